@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS journal (
     epsilon_exact VARCHAR,              -- the fraction that caps without delta are checked with
     delta_exact VARCHAR,
     rho_exact VARCHAR,                  -- the fraction that caps with delta are checked with
+    failure_exact VARCHAR,              -- the part of delta beside rho: with that chance a value of one unit is shown
     unit VARCHAR,                       -- whose rows are protected together; NULL: each row
     rows_per_unit INTEGER,
     unit_is_computed BOOLEAN,           -- by a view, so that no cap can count it
@@ -52,7 +53,7 @@ SELECT
     CASE WHEN last.number IS NULL THEN 'open' ELSE last.status END AS status,
     line.moment AS started, last.moment AS finished,
     line.rho_exact, line.unit, line.rows_per_unit, line.request, line.who, line.account, line.unit_is_computed,
-    line.unit_id, line.claimed, line.version, line.workload, line.reason
+    line.unit_id, line.claimed, line.version, line.workload, line.reason, line.failure_exact
 FROM journal AS line LEFT JOIN journal AS last ON last.entry = line.entry AND last.event = 'end'
 WHERE line.event = 'entry' ORDER BY line.number;
 

@@ -150,7 +150,8 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> cells BIGINT  How many cells its values fall into.
 -> declared VARCHAR  Where that is declared: ENUM, BOOLEAN, CHECK or the domain table.
 -> lacks VARCHAR  What is missing before the column can be asked about or grouped by; NULL: nothing.
--> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.';
+-> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.
+-> discover BOOLEAN  Whether a release finds its values, those of enough units.';
 
 CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

@@ -60,6 +60,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": "pure epsilon, Laplace noise" if schedule.kind == "pure" else "zCDP, Gaussian noise",
+        **({} if plan.discovery is None else {"discovers": plan.discovery.words}),
         "rounds": _rounds(schedule),
         "total": _total(request, schedule),
         "start": _start(request, plan),
@@ -91,6 +92,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     facts["scans"] = str(sum(len(part.statements) for part in parts))
     for item, value in facts.items():
         yield {"item": item, "value": value}
+    for statement in plan.discovery.statements if plan.discovery is not None else ():
+        yield {"item": "discovery", "value": statement}
     for part in parts:
         yield {"item": "plan", "value": part.words}
         yield {

@@ -94,6 +94,7 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
         "edges": None if attribute.edges is None else [attribute.text(edge) for edge in attribute.edges],
         "nullable": attribute.nullable,
         "open": attribute.open,
+        "discover": attribute.discover,
         "cells": attribute.cells,
         "declared": attribute.source,
         "lacks": attribute.lacks,

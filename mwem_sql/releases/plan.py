@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import columns_read
 from mwem_sql.compile.rules import Breach, breaches, cuts
 from mwem_sql.domains.detail import details_of
-from mwem_sql.domains.domain import read_domain
+from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
@@ -39,6 +40,7 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.start import read_start
 from mwem_sql.releases.store import Stored
@@ -76,6 +78,8 @@ class Plan:
     """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
+    discovery: Discovery | None = None
+    """Columns whose values are to be found first; None once they are, or where there are none."""
 
     def workload_query(self, number: int) -> CompiledQuery | None:
         """The workload's query that one of the problem's is, if it is one.
@@ -115,21 +119,68 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     relation = (
         relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
     )
-    compiled, idle, rules = _compile(session, request, relation, release)
+    with Sandbox(session.settings) as sandbox:
+        domain = (
+            with_names(
+                read_domain(con, relation, session.place, sandbox, domain=request.domain, rules=request.rules),
+                request.workload,
+            )
+            if release is None
+            else release.domain
+        )
+        draft = _compile(request, domain, sandbox)
+    if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
+        draft = draft._replace(idle=())
+    _check_possible(request, draft.idle)
+    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
+    return _plan(session, request, relation, draft, ledger)
+
+
+def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan of the same request once values are found: with them on the lists, and what is left of the budget.
+
+    The kind of the noise stays within what was charged: rho stays rho.
+    """
+    with Sandbox(session.settings) as sandbox:
+        draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
+    return _plan(session, request, plan.relation, draft, plan.ledger, before=plan)
+
+
+class _Draft(NamedTuple):
+    """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
+
+    compiled: Compiled
+    idle: Sequence[str]
+    rules: Sequence[Breach]
+
+
+def _plan(
+    session: Session,
+    request: Request,
+    relation: Relation,
+    draft: _Draft,
+    ledger: Ledger | None,
+    *,
+    before: Plan | None = None,
+) -> Plan:
+    """What would run; `before` is the plan that was made to find values."""
+    compiled, idle, rules = draft
     _check_room(request, compiled)
+    unit = _unit(request, relation)
+    discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
+    if discovery is not None:
+        request = replace(request, budget=discovery.rest)
     strategy = _strategy(request, compiled)
     support, public = _support(request, compiled, rules)
     start = read_start(session, request, relation.names, compiled)
     problem = replace(_problem(request, compiled, strategy, start), support=support)
-    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
     cap = ledger.cap if ledger is not None else None
-    schedule = _schedule(request, strategy, problem, cap)
+    in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
+    schedule = _schedule(request, strategy, problem, in_rho=in_rho)
     _check_rows(request, schedule)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
-    pushdown = plan_pushdown(
-        relation, scanned, problem.kernel_queries, _unit(request, relation), DIALECTS[relation.dialect]
-    )
+    pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
     return Plan(
         relation=relation,
         compiled=compiled,
@@ -141,13 +192,16 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         idle=tuple(idle),
         public=public,
         ledger=ledger,
+        discovery=discovery if before is None else None,
     )
 
 
 def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
-    return _schedule(request, strategy, plan.problem, plan.cap)
+    if plan.discovery is not None:
+        request = replace(request, budget=rest_of(request.budget))
+    return _schedule(request, strategy, plan.problem, in_rho=plan.cap is not None and not plan.cap.pure)
 
 
 def _relation_of(release: Stored) -> Relation:
@@ -161,28 +215,14 @@ def _relation_of(release: Stored) -> Relation:
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
-def _compile(
-    session: Session, request: Request, relation: Relation, release: Stored | None
-) -> tuple[Compiled, list[str], list[Breach]]:
-    """The workload against the public domain, predicates that are never true there, and the rules about its columns."""
-    con, place = session.cursor(), session.place
-    with Sandbox(session.settings) as sandbox:
-        domain = (
-            read_domain(con, relation, place, sandbox, domain=request.domain, rules=request.rules)
-            if release is None
-            else release.domain
-        )
-        rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
-        compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
-        idle = check_constants(compiled, sandbox)
-    if idle and {query.predicate for query in request.workload} <= set(idle):
-        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
-        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
-        raise refuse(WorkloadError, RELEASE, what, hint)
+def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
+    rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
+    idle = check_constants(compiled, sandbox)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return compiled, idle, rules
+    return _Draft(compiled, idle, rules)
 
 
 def _support(
@@ -201,6 +241,13 @@ def _support(
     listed = list(counts.items())
     public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
     return (support if kept else None), public
+
+
+def _check_possible(request: Request, idle: Sequence[str]) -> None:
+    if idle and {query.predicate for query in request.workload} <= set(idle):
+        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
+        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
+        raise refuse(WorkloadError, RELEASE, what, hint)
 
 
 def _strategy(request: Request, compiled: Compiled) -> Strategy:
@@ -227,7 +274,7 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap | None) -> Schedule:
+def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool) -> Schedule:
     starts = request.start == "histogram"
     lines = problem.lines(
         [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
@@ -244,7 +291,7 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap |
         by_n=strategy.by_n,
         instead=problem.histogram_line(is_start=False) if strategy.histogram else None,
         sensitivity=request.rows_per_unit,
-        counted_in_rho=cap is not None and not cap.pure,
+        counted_in_rho=in_rho,
     )
 
 

@@ -260,3 +260,4 @@ BIN_COUNT = ResultColumn("bins", "INTEGER", "Equal bins that its values are coun
 EDGES = ResultColumn("edges", "VARCHAR[]", "Where bins begin, after the first at low, if they are not equal.")
 NULLABLE = ResultColumn("nullable", "BOOLEAN", "Whether NULL is a value of its own.")
 OPEN = ResultColumn("open", "BOOLEAN", "Whether values off the list are one class more.")
+DISCOVER = ResultColumn("discover", "BOOLEAN", "Whether a release finds its values, those of enough units.")

@@ -69,7 +69,7 @@ _DECLARATIONS = (
             ResultColumn("declared", "VARCHAR", "Where that is declared: ENUM, BOOLEAN, CHECK or the domain table."),
             ResultColumn("lacks", "VARCHAR", "What is missing before the column can be asked about or grouped by; "
                                              "NULL: nothing."),
-            shared.EDGES,
+            shared.EDGES, shared.DISCOVER,
         ),
     ),
     SqlFunction(
