@@ -24,7 +24,7 @@ from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
 from mwem_sql.model.support import IMPOSSIBLE
-from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT
+from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
@@ -270,7 +270,8 @@ def from_histogram_with_prior(query: LinearQuery, measured: Measurement, priors:
 
 
 def dense(query: LinearQuery, weights: Floats, uniform: State) -> State:
-    """A state of one clique over the whole domain."""
+    """A state of one clique over the whole domain; what is impossible in the uniform one is so in it."""
+    weights = np.maximum(weights, WEIGHT_FLOOR * weights.sum())
     state = State.of([Table(query.attributes, weights.reshape(query.shape))], uniform.attributes)
     state.rescale(uniform.total)
     if uniform.support is not None:
