@@ -178,6 +178,8 @@ OPTIONS = [
     unit="nam", rows_per_unit=1),
     release("mwem_release: unit ('parts') is of type INTEGER[], of which equal values need not be the same. Hint: "
             "identify units", unit="parts", rows_per_unit=1),
+    release("mwem_release: start (3) must be 'uniform' or 'histogram', or the name of a release", start=3),
+    release("mwem_release: fit ('mirrored') must be 'mirror' or 'replay'", fit="mirrored"),
     release("mwem_release: start ('hist') is neither 'uniform' nor 'histogram' nor a release", start="hist"),
     Case("mwem_budget: rows_per_unit (3) needs a unit. Hint: name the column",
     "CALL mwem_budget('people', 1, rows_per_unit := 3)"),
