@@ -72,6 +72,10 @@ DOMAIN_COLUMNS = {
     ),
     "nullable": "BOOLEAN: whether NULL is a value of its own. NULL or left out: as in the schema.",
     "open": "BOOLEAN: values off the list are one class more, which reads as NULL. NULL or left out: false.",
+    "discover": (
+        "BOOLEAN: of a text column, whether each release finds its values, those that enough rows (or units) have,"
+        " beside the listed ones; the others are one class more. Needs a delta. NULL or left out: false."
+    ),
 }
 STORED = """\
 ## What is stored

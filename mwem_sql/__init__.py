@@ -38,6 +38,7 @@ from mwem_sql.surface.api import (
     ranges,
     release,
     report,
+    rules,
     sample,
     sources,
     suggest_domain,
@@ -53,5 +54,6 @@ __all__ = [
     "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError",
     "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
     "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "quality", "quantile", "ranges",
-    "register", "release", "report", "sample", "sources", "suggest_domain", "unregister", "weights", "withdraw",
+    "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
+    "withdraw",
 ]  # fmt: skip

@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS journal (
     delta DOUBLE,                       -- of a cap, 0: epsilons are added up; above: rho is, and converted once
     epsilon_exact VARCHAR,              -- the fraction that caps without delta are checked with
     delta_exact VARCHAR,
-    rho_exact VARCHAR,                  -- the fraction that caps with delta are checked with; of an end, in the place of it
+    rho_exact VARCHAR,                  -- the fraction that caps with delta are checked with; an end has what it took
+    failure_exact VARCHAR,              -- the part of delta beside rho: with that chance a value of one unit is shown
     unit VARCHAR,                       -- whose rows are protected together; NULL: each row
     rows_per_unit INTEGER,
     unit_is_computed BOOLEAN,           -- by a view, so that no cap can count it
@@ -51,8 +52,9 @@ SELECT
     line.epsilon_exact, line.delta_exact, line.private, line.action,
     CASE WHEN last.number IS NULL THEN 'open' ELSE last.status END AS status,
     line.moment AS started, last.moment AS finished,
-    coalesce(last.rho_exact, line.rho_exact) AS rho_exact, line.unit, line.rows_per_unit, line.request, line.who, line.account, line.unit_is_computed,
-    line.unit_id, line.claimed, line.version, line.workload, line.reason
+    coalesce(last.rho_exact, line.rho_exact) AS rho_exact, line.unit, line.rows_per_unit, line.request, line.who,
+    line.account, line.unit_is_computed, line.unit_id, line.claimed, line.version, line.workload, line.reason,
+    line.failure_exact
 FROM journal AS line LEFT JOIN journal AS last ON last.entry = line.entry AND last.event = 'end'
 WHERE line.event = 'entry' ORDER BY line.number;
 

@@ -7,17 +7,18 @@
 -- its full name, but not one that it calls.
 
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
-        output := NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL,
-        start := 'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL,
-        version := NULL, seed := NULL) AS TABLE
+        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, unit := NULL,
+        rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
+        certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(
         to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
         "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "unit": "unit", "rows_per_unit": "rows_per_unit",
-        "start": "start", "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
-        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        "total": "total", "domain": "domain", "rules": "rules", "unit": "unit",
+        "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
+        "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
@@ -40,9 +41,10 @@ output := NULL  The name of the output; database.schema.table for another databa
 rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit.
-start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget.
+start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
 average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
 max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
@@ -70,17 +72,18 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 -> quality VARCHAR  How good the release is for its workload, in one word. good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known.';
 
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
-        output := NULL, rows := NULL, total := NULL, domain := NULL, unit := NULL, rows_per_unit := NULL,
-        start := 'uniform', average := false, fit := 'mirror', max_cells := NULL, certify := NULL,
-        version := NULL, seed := NULL) AS TABLE
+        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, unit := NULL,
+        rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
+        certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
         to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
         "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "unit": "unit", "rows_per_unit": "rows_per_unit",
-        "start": "start", "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
-        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        "total": "total", "domain": "domain", "rules": "rules", "unit": "unit",
+        "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
+        "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
@@ -103,9 +106,10 @@ output := NULL  The name of the output; database.schema.table for another databa
 rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit.
-start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget.
+start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
 average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
 max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
@@ -146,7 +150,34 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> cells BIGINT  How many cells its values fall into.
 -> declared VARCHAR  Where that is declared: ENUM, BOOLEAN, CHECK or the domain table.
 -> lacks VARCHAR  What is missing before the column can be asked about or grouped by; NULL: nothing.
--> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.';
+-> edges VARCHAR[]  Where bins begin, after the first at low, if they are not equal.
+-> discover BOOLEAN  Whether a release finds its values, those of enough units.';
+
+CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_rules(
+        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "rules": "rules",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_rules IS 'What is possible of several columns together: CHECKs, generated columns and the rows of a rules table. No synthetic row breaks one, and none takes any budget. Reads no private row.
+
+Example: FROM mwem_rules(''adult'')  ->  age >= 15 OR marital = ''never'', [age, marital], CHECK, cells of the model are 0, NULL
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
+
+-> rule VARCHAR  A condition that no row makes false, or what a column is computed by.
+-> attributes VARCHAR[]  The columns that it is about.
+-> declared VARCHAR  Where it is declared: CHECK, GENERATED or the rules table.
+-> holds VARCHAR  cells of the model are 0: as far as classes of a workload tell rows apart that break it. rows are drawn again: it joins too many values. computed: the column is not modelled.
+-> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
 
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

@@ -10,10 +10,10 @@ from fractions import Fraction
 from duckdb import DuckDBPyConnection as Connection
 
 from mwem_sql.accounting.accounts import TableCarrier
-from mwem_sql.accounting.caps import Cap, Charge, pure_rho
+from mwem_sql.accounting.caps import Cap, Charge
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.scales import zcdp_rho
+from mwem_sql.kernel.scales import pure_rho, zcdp_rho
 from mwem_sql.platform.catalog import Name
 
 TABLE = Name("memory", "main", "t")

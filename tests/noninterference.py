@@ -295,6 +295,11 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
     options = _options(chance)
     if domain == "elsewhere":
         options["domain"] = "'elsewhere'"
+    if chance.random() < 0.4 and len(asked) > 1:
+        rules = chance.choice(["asked_rules", "other_rules"])
+        after.insert(1, _rules(chance, asked, rules))
+        if rules == "other_rules":
+            options["rules"] = "'other_rules'"
     if by_unit:
         options |= {"unit": "'person'", "rows_per_unit": str(chance.randrange(1, 5))}
     rows = chance.choice([0, 5, 60, 60, 1000, 10**12])  # as the noise has it
@@ -312,6 +317,16 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
         rows,
         chance.choice([None, None, 2, 5]),
     )
+
+
+def _rules(chance: random.Random, columns: Sequence[Column], table: str) -> str:
+    """A rules table that some rows of any table break."""
+    made = f"CREATE TABLE {table} (rule VARCHAR);"
+    for _ in range(chance.randrange(1, 3)):
+        one, other = chance.sample(list(columns), 2)
+        rule = f"({chance.choice(one.conditions)}) OR NOT ({chance.choice(other.conditions)})".replace("'", "''")
+        made += f"INSERT INTO {table} VALUES ('{rule}');"
+    return made
 
 
 def _source(chance: random.Random, columns: Sequence[Column]) -> str:
@@ -654,7 +669,9 @@ def recorded(made: Case, seen: Seen) -> Iterator[None]:
 
 
 def _repeatable(draw: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda state, classes, rows, _generator: draw(state, classes, rows, np.random.default_rng(rows))
+    return lambda state, classes, rows, _generator, rules: draw(
+        state, classes, rows, np.random.default_rng(rows), rules
+    )
 
 
 def _news(news: Progress) -> tuple[Any, ...]:

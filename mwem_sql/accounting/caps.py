@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
-from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.budget import MINIMUM_DELTA, Budget
 from mwem_sql.kernel.composition import Composition
-from mwem_sql.kernel.scales import LARGEST_RHO, zcdp_epsilon, zcdp_rho
+from mwem_sql.kernel.scales import LARGEST_RHO, pure_rho, zcdp_epsilon, zcdp_rho
+from mwem_sql.kernel.thresholds import Threshold
 from mwem_sql.language.dialect import fold
 
 # Beyond these a guarantee is a number without protection: e^20 is half a billion, and a delta of 1e-4 gives up one
@@ -29,8 +30,10 @@ LARGEST_DELTA = 1e-4
 class Charge:
     """What one release takes: its budget, the same in rho, and whose rows it protects together.
 
-    `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what that column
-    is known by however it is renamed.
+    `failure` is the part of the budget's delta that is no conversion of rho: the chance that a value of a single unit
+    is published where a release finds values. (rho, failure) is approximate zCDP (Bun and Steinke 2016, section 8), and
+    both add up. `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what
+    that column is known by however it is renamed.
     """
 
     budget: Budget
@@ -39,6 +42,7 @@ class Charge:
     rows_per_unit: int = 1
     computed: bool = False
     unit_id: str = ""
+    failure: Fraction = Fraction(0)
 
     @classmethod
     def of(
@@ -47,6 +51,12 @@ class Charge:
         budget = composition.budget
         rho = composition.limit if composition.kind == "zcdp" else pure_rho(budget.epsilon)
         return cls(budget=budget, rho=rho, unit=unit, rows_per_unit=rows_per_unit, computed=computed)
+
+    def finding(self, threshold: Threshold) -> Charge:
+        """With what finding values takes before. The noise of the rest may turn out to be of either kind."""
+        budget = Budget(self.budget.epsilon + threshold.budget.epsilon, self.budget.delta + threshold.budget.delta)
+        rho = max(self.rho, zcdp_rho(self.budget.epsilon, self.budget.delta))
+        return replace(self, budget=budget, rho=rho + threshold.rho, failure=threshold.failure)
 
     @property
     def protects(self) -> str:
@@ -66,10 +76,12 @@ class Cap:
     def pure(self) -> bool:
         return self.budget.delta == 0
 
-    @property
-    def limit(self) -> Fraction:
-        """In epsilon for a pure cap, in rho for another."""
-        return self.budget.epsilon if self.pure else zcdp_rho(self.budget.epsilon, self.budget.delta)
+    def limit(self, failure: Fraction = Fraction(0)) -> Fraction:
+        """In epsilon for a pure cap; in rho for another, at what `failure` leaves of its delta."""
+        if self.pure:
+            return self.budget.epsilon
+        left = self.budget.delta - failure
+        return zcdp_rho(self.budget.epsilon, left) if left >= MINIMUM_DELTA else Fraction(0)
 
     @property
     def protects(self) -> str:
@@ -78,11 +90,12 @@ class Cap:
     def cost(self, charge: Charge) -> Fraction:
         return charge.budget.epsilon if self.pure else charge.rho
 
-    def epsilon(self, cost: Fraction) -> float:
-        """A sum of costs as epsilon, at the cap's delta."""
+    def epsilon(self, cost: Fraction, failure: Fraction = Fraction(0)) -> float:
+        """A sum of costs as epsilon, at what `failure` leaves of the cap's delta."""
         if self.pure or not cost:
             return float(cost)
-        return _converted(cost, self.budget.delta)
+        left = self.budget.delta - failure
+        return _converted(cost, left) if left >= MINIMUM_DELTA else math.inf
 
     def counts(self, charge: Charge) -> bool:
         """Whether a release protects whom this cap is for. One by a computed unit never does: the view may change."""
@@ -94,8 +107,8 @@ class Cap:
             return self.unit_id == charge.unit_id
         return fold(self.unit) == fold(charge.unit)
 
-    def check(self, table: str, charge: Charge, spent: Fraction) -> None:
-        """Refuse what cannot be counted under this cap or does not fit it."""
+    def check(self, table: str, charge: Charge, spent: Fraction, failure: Fraction = Fraction(0)) -> None:
+        """Refuse what cannot be counted under this cap or does not fit beside what was spent."""
         if not self.counts(charge):
             hint = (
                 f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out"
@@ -106,8 +119,9 @@ class Cap:
             what = f"delta ({float(charge.budget.delta):g}) does not fit the cap on {table}, which has none (delta 0)"
             hint = "leave delta out; a table's cap fixes from the start whether delta may be used"
             raise refuse(BudgetError, RELEASE, what, hint)
-        if spent + self.cost(charge) > self.limit:
-            raise self._too_much(table, charge, max(self.limit - spent, Fraction(0)))
+        failures = failure + charge.failure
+        if spent + self.cost(charge) > self.limit(failures):
+            raise self._too_much(table, charge, max(self.limit(failures) - spent, Fraction(0)), failures)
 
     def check_replaces(self, table: str, before: Cap | None, charges: Sequence[Charge]) -> None:
         """Refuse to be set where it could not be kept: what another accountant or unit counted cannot be added up."""
@@ -130,22 +144,24 @@ class Cap:
             what = f"a cap for {self.protects} cannot count releases of {table} that protect {min(other)}"
             raise refuse(BudgetError, "mwem_budget", what, "set it with their unit and rows_per_unit")
 
-    def _too_much(self, table: str, charge: Charge, left: Fraction) -> MwemError:
+    def _too_much(self, table: str, charge: Charge, left: Fraction, failures: Fraction) -> MwemError:
         epsilon, delta = float(charge.budget.epsilon), float(charge.budget.delta)
         what = f"epsilon ({epsilon:g}, delta {delta:g}) does not fit the cap on {table}"
         if self.pure:
-            rest = f"{float(left):g} of {float(self.limit):g} is left (delta 0)"
+            rest = f"{float(left):g} of {float(self.limit()):g} is left (delta 0)"
         else:
+            limit = self.limit(failures)
             rest = (
-                f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(self.limit):g} is left: "
-                f"enough for epsilon {self.epsilon(left):g} at delta {float(self.budget.delta):g} by Gaussian noise, "
+                f"its cost in rho is {float(charge.rho):g}, and {float(left):g} of {float(limit):g} is left: "
+                f"enough for epsilon {self.epsilon(left, failures):g} at delta {float(self.budget.delta - failures):g}"
+                " by Gaussian noise, "
                 f"or for {math.sqrt(2 * left):g} by Laplace noise"
             )
         hint = "ask for less, or have the curator raise the cap with mwem_budget"
         return refuse(BudgetError, RELEASE, f"{what}: {rest}", hint)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Balance:
     """What an account's releases have taken together, and its cap. Without a cap epsilons and deltas are added up.
 
@@ -156,22 +172,29 @@ class Balance:
     spent: Fraction
     delta: Fraction
     seeded: int = 0
+    failure: Fraction = Fraction(0)
+    """The part of delta that no rho accounts for; 0 without a cap."""
 
     @classmethod
     def of(cls, cap: Cap | None, charges: Sequence[Charge], seeded: int = 0) -> Balance:
         if cap is None:
             deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
-            return cls(None, sum((charge.budget.epsilon for charge in charges), Fraction(0)), deltas, seeded)
+            spent = sum((charge.budget.epsilon for charge in charges), Fraction(0))
+            return cls(cap=None, spent=spent, delta=deltas, seeded=seeded)
         spent = sum((cap.cost(charge) for charge in charges), Fraction(0))
-        return cls(cap, spent, Fraction(0) if cap.pure or not charges else cap.budget.delta, seeded)
+        failure = sum((charge.failure for charge in charges), Fraction(0))
+        delta = Fraction(0) if cap.pure or not charges else cap.budget.delta
+        return cls(cap=cap, spent=spent, delta=delta, seeded=seeded, failure=failure)
 
     @property
     def epsilon_spent(self) -> float:
-        return float(self.spent) if self.cap is None else self.cap.epsilon(self.spent)
+        return float(self.spent) if self.cap is None else self.cap.epsilon(self.spent, self.failure)
 
     @property
     def epsilon_left(self) -> float | None:
-        return None if self.cap is None else self.cap.epsilon(max(self.cap.limit - self.spent, Fraction(0)))
+        if self.cap is None:
+            return None
+        return self.cap.epsilon(max(self.cap.limit(self.failure) - self.spent, Fraction(0)), self.failure)
 
 
 def seed_refused(table: str) -> MwemError:
@@ -181,11 +204,6 @@ def seed_refused(table: str) -> MwemError:
         f"a seeded release of {table} is refused, because the table has a cap",
         "leave seed out; seeded noise is for experiments on tables without a cap",
     )
-
-
-def pure_rho(epsilon: Fraction) -> Fraction:
-    """A pure epsilon in zCDP (Bun and Steinke 2016, proposition 1.4)."""
-    return epsilon**2 / 2
 
 
 def protected(unit: str | None, rows_per_unit: int) -> str:

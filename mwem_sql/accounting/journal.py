@@ -242,6 +242,7 @@ def _charge(row: Row) -> Charge:
         rows_per_unit=row["rows_per_unit"],
         computed=row["unit_is_computed"],
         unit_id=row["unit_id"] or "",
+        failure=Fraction(row["failure_exact"]),
     )
 
 

@@ -251,7 +251,7 @@ class Ledger:
             )
         if not private:
             raise seed_refused(table.table)
-        cap.check(table.table, charge, self.balance.spent)
+        cap.check(table.table, charge, self.balance.spent, self.balance.failure)
 
     def _refused(self, what: str, hint: str) -> MwemError:
         return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
@@ -306,12 +306,12 @@ class Ledger:
         line: Row = {"event": "entry", "entry": entry, **_named(self._name), "account": account, "output": output}
         if charge is None:
             line |= _numbers(Fraction(0), Fraction(0))
-            line |= {"rho_exact": "0", "rows_per_unit": 1, "unit_is_computed": False}
+            line |= {"rho_exact": "0", "failure_exact": "0", "rows_per_unit": 1, "unit_is_computed": False}
         else:
             line |= _numbers(charge.budget.epsilon, charge.budget.delta)
             line |= {
-                "rho_exact": str(charge.rho), "unit": charge.unit, "rows_per_unit": charge.rows_per_unit,
-                "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
+                "rho_exact": str(charge.rho), "failure_exact": str(charge.failure), "unit": charge.unit,
+                "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
             }  # fmt: skip
         journal.append(con, self.home, line | {"request": ""} | facts)
         return entry

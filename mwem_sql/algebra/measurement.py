@@ -23,8 +23,11 @@ zCDP."""
 KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
-Purpose: TypeAlias = Literal["total", "histogram", "always", "first", "round", "again", "detail", "certify", "units"]
-"""What a share is for; the last two have no query."""
+Purpose: TypeAlias = Literal[
+    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start", "rule"
+]
+"""What a share is for. Of these "certify", "units" and "start" have no query, and "rule" has no share: what is public
+is known without noise."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,6 +72,19 @@ class Measurement(NoisyValues):
             query = LinearQuery((Block(query.attributes, labels.reshape(query.shape), len(order)),))
             values = values[order]
         return cls(**{**vars(drawn), "values": values}, query=query, purpose=purpose, number=number)
+
+    @classmethod
+    def impossible(cls, query: LinearQuery, name: str) -> Measurement:
+        """A count of one cell that is 0 by a public rule: it takes nothing of a budget and has no noise."""
+        return cls(
+            values=np.zeros(1, dtype=np.int64),
+            kind="pure",
+            scale=0.0,
+            variance=0.0,
+            query=query,
+            purpose="rule",
+            name=name,
+        )
 
     @property
     def is_partition(self) -> bool:

@@ -1,7 +1,8 @@
 """What a public input may be: the one place that says so.
 
-Domains and workloads are public by assumption. Wherever one has a name, that must be a plain table's: a view could read
-the private rows at every look, and so could a generated column. Whoever stores rows in a table answers for them.
+Domains, rules and workloads are public by assumption. Wherever one has a name, that must be a plain table's: a view
+could read the private rows at every look, and so could a generated column. Whoever stores rows in a table answers for
+them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
 
 
-def domain_table(con: duckdb.DuckDBPyConnection, private: Name) -> str:
-    """The name of a private table's domain table, `<table>_domain`: beside it; of a source, in the current schema."""
-    table = f"{private.stem}_domain"
+def public_table(con: duckdb.DuckDBPyConnection, private: Name, kind: str) -> str:
+    """The name of a private table's domain or rules table: `<table>_domain` beside it; of a source, where we are."""
+    table = f"{private.stem}_{kind}"
     if sources.named(con, private.quoted()) is not None:
         return quoted(table)
     return private.beside(table).quoted()

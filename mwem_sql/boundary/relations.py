@@ -23,6 +23,7 @@ from mwem_sql.boundary.files import Files, NotAllowedError
 from mwem_sql.boundary.sources import Describes, Source
 from mwem_sql.boundary.views import ROW_ALIAS, Expansion, NotRowWiseError, View, tried, with_generated
 from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
+from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold, function_name, quoted
 from mwem_sql.language.functions import SPECIFIED, ZONED
 from mwem_sql.language.ticks import cast
@@ -39,7 +40,8 @@ _FILE_RULE = "private files are Parquet files, read whole and each once"
 class Relation:
     """A private relation. `below` is what a view reads: views, and last a table; or `files`.
 
-    `declared` maps its columns to the table's, where they are the same values, so that `checks` speak of them too.
+    `declared` maps its columns to the table's, where they are the same values, so that `checks` and `computed`, which
+    speak of the table's columns, speak of them too.
     """
 
     name: Name
@@ -48,6 +50,7 @@ class Relation:
     checks: tuple[str, ...] = ()
     below: tuple[Name, ...] = ()
     declared: dict[str, Column] = field(default_factory=dict)
+    computed: dict[str, str] = field(default_factory=dict)  # what the table's generated columns are computed by
     files: Files | None = None
     odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
     source: Source | None = None  # where it is, if not in this instance
@@ -149,12 +152,13 @@ def _table(con: duckdb.DuckDBPyConnection, name: Name) -> Relation:
     expressions = catalog.generated_columns(con, name)
     if not expressions:
         return table
-    expansion, odd = with_generated(table.rows, columns, expressions)
+    expansion, odd, trees = with_generated(table.rows, columns, expressions)
     try:
         _typed(con, expansion)
     except NotRowWiseError as reason:
         odd |= {column: str(reason) for column in expressions if column not in odd}
-    return replace(table, rows=_subquery(expansion.select, list(declared)), odd=odd)
+    computed = {column: dialect.sql(tree) for column, tree in trees.items()}
+    return replace(table, rows=_subquery(expansion.select, list(declared)), odd=odd, computed=computed)
 
 
 def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation | None:
@@ -231,7 +235,14 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
         for column, origin in zip(shown, expansion.origins, strict=True)
         if origin in source.declared
     }
-    return replace(relation, checks=source.checks, below=source.names, declared=declared, files=source.files)
+    return replace(
+        relation,
+        checks=source.checks,
+        below=source.names,
+        declared=declared,
+        computed=source.computed,
+        files=source.files,
+    )
 
 
 def _relation(

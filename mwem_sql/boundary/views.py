@@ -314,8 +314,11 @@ def _condition(node: exp.Expr) -> str | None:
 
 def with_generated(
     table: exp.Expr, columns: Sequence[Column], expressions: Mapping[str, exp.Expr]
-) -> tuple[Expansion, dict[str, str]]:
-    """A table with its generated columns expanded, and why some are not in the grammar: those are NULL in it."""
+) -> tuple[Expansion, dict[str, str], dict[str, exp.Expr]]:
+    """A table with its generated columns expanded, and why some are not in the grammar: those are NULL in it.
+
+    And what each of the others is computed by, of plain columns.
+    """
     names = [column.name for column in columns]
     types = {column.name: column.type for column in columns}
     scope = _Scope(names, (), ())
@@ -346,4 +349,5 @@ def with_generated(
             odd[name] = str(reason)
             items.append(cast(exp.null(), types[name]))
     plain = [name if name not in expressions else None for name in names]
-    return Expansion(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls)), odd
+    expansion = Expansion(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls))
+    return expansion, odd, {name: tree for name, tree in trees.items() if name not in odd}

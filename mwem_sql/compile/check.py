@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from mwem_sql.compile.compiled import Compiled
-from mwem_sql.compile.evaluate import run
+from mwem_sql.compile.evaluate import load_rows, run
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.errors import MwemError, PredicateError, did_you_mean, literal, refuse
@@ -69,7 +69,7 @@ def _types(compiled: Compiled, texts: Sequence[str], sandbox: Sandbox) -> list[o
         name: (classes.attribute.type, classes.pieces.values().slice(0, 1))
         for name, classes in compiled.classes.items()
     }
-    sandbox.load(compiled.domain.table, one or {"__one": ("INTEGER", pa.array([0]))})
+    load_rows(sandbox, compiled.domain, one or {"__one": ("INTEGER", pa.array([0]))})
     arrays = run(sandbox, compiled.domain.table, [(text, f"typeof(({text}\n))") for text in texts])
     return [array[0].as_py() for array in arrays]
 

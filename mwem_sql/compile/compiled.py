@@ -162,6 +162,20 @@ class Compiled:
         query = self.queries[row]
         return query.over if query.over is not None and self.distinct.of_row[row] != number else query
 
+    @cached_property
+    def published(self) -> Domain:
+        """The domain of what is released: the workload's attributes, their rules, and what is computed of them."""
+        whole, names = self.domain, self.classes.keys()
+        computed = tuple(each for each in whole.computed if names >= set(each.columns))
+        shown = {*names, *(each.name for each in computed)}
+        return Domain(
+            whole.table,
+            tuple(name for name in whole.columns if name in shown),
+            tuple(attribute for attribute in whole if attribute.name in names),
+            rules=tuple(rule for rule in whole.rules if names >= set(whole.columns_of(rule))),
+            computed=computed,
+        )
+
     @property
     def sizes(self) -> dict[str, Floats]:
         return {name: classes.sizes for name, classes in self.classes.items()}

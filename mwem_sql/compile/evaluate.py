@@ -193,6 +193,16 @@ def load_values(sandbox: Sandbox, attribute: Attribute, values: pa.Array) -> Non
     sandbox.load("grid", {"__one": ("INTEGER", one), attribute.name: (attribute.type, values)})
 
 
+def load_rows(sandbox: Sandbox, domain: Domain, columns: Mapping[str, tuple[str, pa.Array]]) -> None:
+    """Rows as the private table would have them, under its name: also with the columns that are computed of these."""
+    sandbox.load(domain.table, columns)
+    computed = [each for each in domain.computed if columns.keys() >= set(each.columns)]
+    if computed:
+        arrays = sandbox.evaluate(domain.table, [each.text for each in computed])
+        values = {each.name: (each.type, array.combine_chunks()) for each, array in zip(computed, arrays, strict=True)}
+        sandbox.load(domain.table, {**columns, **values})
+
+
 def run(sandbox: Sandbox, table: str, texts: Sequence[Key]) -> list[pa.ChunkedArray]:
     """Expressions over the rows of a table; each comes after the text that a refusal of it shows."""
     try:

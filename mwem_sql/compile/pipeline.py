@@ -23,7 +23,7 @@ from mwem_sql.compile.build import (
 from mwem_sql.compile.compiled import Compiled, CompiledQuery, Rows
 from mwem_sql.compile.cut import cut, find_changes, find_ticks, with_stand_ins
 from mwem_sql.compile.doubts import with_doubts
-from mwem_sql.compile.evaluate import Terms, compare, evaluate, run
+from mwem_sql.compile.evaluate import Terms, compare, evaluate, load_rows, run
 from mwem_sql.compile.merge import Coarsening, coarse_classes, fine_classes, on_classes
 from mwem_sql.compile.read import Parts, Reading, read_workload
 from mwem_sql.domains.classes import Classes
@@ -40,11 +40,18 @@ _PROBES = 1024  # public rows on which every text is evaluated a second time, as
 
 @uncollected()
 def compile_workload(
-    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes] | None = None
+    domain: Domain,
+    workload: Workload,
+    sandbox: Sandbox,
+    finer_than: Mapping[str, Classes] | None = None,
+    cuts: Workload | None = None,
 ) -> Compiled:
-    """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those."""
+    """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those.
+
+    `cuts` are conditions on columns of the workload that classes are to distinguish, too, though nobody asks for them.
+    """
     try:
-        return _compiled(domain, workload, sandbox, finer_than or {})
+        return _compiled(domain, workload, sandbox, finer_than or {}, cuts)
     except RecursionError:
         raise refuse_query(
             "an expression of the workload is nested too deeply to be taken apart where the call comes from",
@@ -53,10 +60,13 @@ def compile_workload(
         ) from None
 
 
-def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes]) -> Compiled:
+def _compiled(
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Workload | None
+) -> Compiled:
     # Read every text once, and list the distinct leaves.
     reading = read_workload(domain, workload)
-    terms = _terms(reading.parts)
+    cutting = list(zip(cuts, read_workload(domain, cuts).parts, strict=True)) if cuts else []
+    terms = _terms([*reading.parts, *(parts for _, parts in cutting)])
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]
     # Cut each column's domain into pieces where some leaf may change.
@@ -71,7 +81,7 @@ def _compiled(domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: 
     # Merge pieces, build each query's blocks, and merge again what no block distinguishes.
     fine = fine_classes(pieces, values, finer_than)
     builder = Builder({key: on_classes(item, fine) for key, item in values.items()}, fine)
-    compiled = _built(domain, reading, builder, finer_than)
+    compiled = _built(domain, reading, builder, finer_than, cutting)
     _check_cells(compiled)
     _check_as_written(compiled, reading, sandbox)
     return compiled
@@ -83,13 +93,20 @@ def _terms(parsed: Sequence[Parts]) -> Terms:
     return {(part.role, leaf.sql): leaf for part in distinct for leaf in conditions.leaves(part.what)}
 
 
-def _built(domain: Domain, reading: Reading, builder: Builder, finer_than: Mapping[str, Classes]) -> Compiled:
-    """The queries, on the classes that they distinguish."""
+def _built(
+    domain: Domain,
+    reading: Reading,
+    builder: Builder,
+    finer_than: Mapping[str, Classes],
+    cutting: Sequence[tuple[Query, Parts]],
+) -> Compiled:
+    """The queries, on the classes that they and what cuts these distinguish."""
     queries, parsed = reading.workload.queries, reading.parts
     batch = builder.batch(queries, parsed)
     counts = counts_of_averages(reading, builder)
     far, pairs = reaches(reading, builder), hulls(reading, builder)
-    more = chain(counts.values(), far.values(), *pairs.values())
+    cuts = [builder.query(query, parts) for query, parts in cutting]
+    more = chain(counts.values(), far.values(), *pairs.values(), cuts)
     blocks = dict.fromkeys(chain(batch.blocks, (block for query in more for block in query.blocks)))
     coarse = coarse_classes(blocks, builder.fine, finer_than)
     coarsening = Coarsening(builder, coarse)
@@ -140,7 +157,7 @@ def _check_as_written(compiled: Compiled, reading: Reading, sandbox: Sandbox) ->
         pieces = generator.permutation(np.resize(generator.permutation(len(classes.pieces)), _PROBES))
         codes[name] = classes.codes[pieces]
         columns[name] = (classes.attribute.type, classes.pieces.probe(pieces, generator))
-    sandbox.load(compiled.domain.table, columns)
+    load_rows(sandbox, compiled.domain, columns)
     arrays = run(sandbox, compiled.domain.table, [(text, expression) for (_, text), expression in texts.items()])
     values = {key: array.to_numpy() for key, array in zip(texts, arrays, strict=True)}
     for row, source in enumerate(compiled.queries.workload):

@@ -9,10 +9,8 @@ Evaluates nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from sqlglot import exp
 
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
@@ -20,7 +18,7 @@ from mwem_sql.language import conditions, predicate
 from mwem_sql.language.conditions import Compound, Condition, Leaf, Part
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.language.measures import Measure, read_measure
-from mwem_sql.language.predicate import MAX_DEPTH, MAX_TEXT
+from mwem_sql.language.predicate import MAX_DEPTH, MAX_TEXT, Columns
 from mwem_sql.workload import Workload
 
 _AND = re.compile(r"\b[aA][nN][dD]\b")
@@ -72,8 +70,7 @@ def read_workload(domain: Domain, workload: Workload) -> Reading:
         if query.group_by is not None and query.verbatim:
             for name in query.group_by:
                 if name not in columns:
-                    column = exp.column(domain.spelling[fold(name)], quoted=True)
-                    columns[name] = reader.part("group", conditions.leaf(column))
+                    columns[name] = reader.part("group", conditions.leaf(domain.spelling.tree(name).unnest()))
             rows += tuple([columns[name] for name in query.group_by])
         elif query.group_by is not None:
             (text,) = query.group_by
@@ -87,6 +84,11 @@ def read_workload(domain: Domain, workload: Workload) -> Reading:
     return Reading(
         workload=workload, parts=parts, measures=measures, counts=counts, examples=set(reader.examples)
     )  # fmt: skip
+
+
+def columns_read(domain: Domain, workload: Workload) -> set[str]:
+    """The columns that a workload depends on."""
+    return {name for parts in read_workload(domain, workload).parts for part in parts for name in part.columns}
 
 
 def _with_lists_as_text(domain: Domain, workload: Workload) -> Workload:
@@ -211,7 +213,7 @@ def _is_name(word: str) -> bool:
 class Reader:
     """Reads the predicates of one workload: each part once, and parts of one shape with one parse."""
 
-    def __init__(self, columns: Mapping[str, str], table: str) -> None:
+    def __init__(self, columns: Columns, table: str) -> None:
         self._columns = columns
         self._table = table
         self._conjuncts: dict[str, Parts] = {}

@@ -17,7 +17,8 @@ from mwem_sql.language.ticks import Scale, Tick, scale_of
 
 CURE = (
     "declare it in the schema (an ENUM or BOOLEAN type, or CHECK (x BETWEEN 0 AND 9)), or in a table <name>_domain with"
-    " the columns attribute, values, low, high; mwem_suggest_domain prints one to review"
+    " the columns attribute, values, low, high; mwem_suggest_domain prints one to review. A text column may say"
+    " discover = true there: a release with a delta finds its values"
 )
 
 SHOWN_EDGES = 40
@@ -33,7 +34,8 @@ class Attribute:
     not; with a `step` alone bins begin at `low`, `low + step` and so on. Synthetic values lie on these steps, whatever
     the bins are. A NULL is one more value where `nullable`. An `open` attribute has values off its domain, too, because
     no type and no CHECK keeps them out: those off a list are one more value, `other`, and those beyond a bound count as
-    the value `least` or `most`, one tick beyond it, which nothing else counts as.
+    the value `least` or `most`, one tick beyond it, which nothing else counts as. The list of an open text column may
+    be empty. One that is to `discover` is completed by each release with the values that enough units have.
     """
 
     name: str
@@ -48,10 +50,17 @@ class Attribute:
     edges: tuple[Tick, ...] | None = None
     source: str = "declared"
     open: bool = False
+    discover: bool = False
 
     def __post_init__(self) -> None:
+        if self.discover and not (self.type == "VARCHAR" and self.values is not None and self.open):
+            raise self.refused(
+                f"of type {self.type} cannot be discovered: that is for text whose values neither a type nor a CHECK"
+                " lists",
+                "leave discover out, and give it values, or low and high; or read it as text in a view",
+            )
         if self.values is not None:
-            if not self.values:
+            if not self.values and not (self.open and self.type == "VARCHAR"):
                 raise self.refused("has an empty list of values", "list at least one")
             if len(set(self.values)) < len(self.values):
                 twice = next(value for k, value in enumerate(self.values) if value in self.values[:k])

@@ -73,7 +73,7 @@ class Pieces:
         attribute = self.attribute
         if attribute.values is not None:
             sizes = np.ones(self.non_null)
-            sizes[self.is_outer] = POINT_SHARE * len(attribute.values)
+            sizes[self.is_outer] = POINT_SHARE * max(1, len(attribute.values))
             return self.with_null(sizes, 1.0)
         sizes = self._bins_covered() if attribute.edges is not None else self.lengths.copy()
         null = 1.0 if attribute.ordered.discrete and self.listed else NULL_SHARE * (sizes.sum() or 1.0)

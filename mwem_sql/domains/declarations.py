@@ -24,13 +24,13 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 
-_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open")
+_DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open", "discover")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
 _LOWER = {">", ">="}
 
 
 def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
-    checks = [part for text in relation.checks for part in _conditions(text)]
+    checks = [part for text in relation.checks for part in check_conditions(text)]
     out: dict[str, Attribute] = {}
     for column in relation.columns:
         origin = _origin(relation, column)
@@ -46,7 +46,7 @@ def _origin(relation: Relation, column: Column) -> Column:
     return relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
 
 
-def _conditions(check: str) -> list[exp.Expr]:
+def check_conditions(check: str) -> list[exp.Expr]:
     """What a CHECK asks for, one condition each; nothing if it cannot be read or does not always say the same."""
     try:
         statements = dialect.parse(check)
@@ -142,7 +142,7 @@ def from_table(
     """What a domain table declares. Only a type or a CHECK (`schema`) keeps other values out of the columns."""
     columns = {fold(column.name): column for column in relation.columns}
     out: dict[str, Attribute] = {}
-    for attribute, values, low, high, step, bins, edges, nullable, _ in _rows(con, table):
+    for attribute, values, low, high, step, bins, edges, nullable, _, discover in _rows(con, table):
         column = columns.get(fold(str(attribute)))
         if column is None or column.name in out:
             what = "which is listed twice" if column else f"which is not a column of {relation.name.table}"
@@ -155,10 +155,12 @@ def from_table(
         origin = _origin(relation, column)
         is_nullable = bool(nullable or origin.nullable)
         made = Attribute(column.name, column.type, is_nullable, values=("?",), source=f"table {table.table}")
-        if values is not None:
+        if values is not None or discover:
             if any(given is not None for given in (low, high, step, bins, edges)):
                 raise made.refused("has a list of values and bounds too", "give either values, or low and high")
-            made = replace(made, values=_texts(sandbox, made, [value for value in values if value is not None]))
+            listed = _texts(sandbox, made, [value for value in values or () if value is not None])
+            is_open = bool(discover) and column.name not in schema
+            made = replace(made, values=listed, open=is_open, discover=bool(discover))
         else:
             made = replace(
                 made,
@@ -197,7 +199,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
         raise refuse_domain(
             f"domain table ({table.table!r}) {what}", f"{near}its columns are {', '.join(_DOMAIN_COLUMNS)}"
         )
-    kinds = {"values": "VARCHAR[]", "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN"}
+    kinds = dict.fromkeys(("values", "edges"), "VARCHAR[]") | dict.fromkeys(("nullable", "open", "discover"), "BOOLEAN")
     read = [
         cast(exp.column(present[name], quoted=True), kinds.get(name, "VARCHAR")) if name in present else exp.null()
         for name in _DOMAIN_COLUMNS
@@ -207,7 +209,7 @@ def _rows(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[tuple[Any
     except duckdb.Error as error:
         raise refuse_domain(
             f"domain table ({table.table!r}) cannot be read: {str(error).splitlines()[0]}",
-            "values and edges are lists of text, nullable and open are BOOLEAN, the others text or numbers",
+            "values and edges are lists of text, nullable, open and discover are BOOLEAN, the others text or numbers",
         ) from None
 
 

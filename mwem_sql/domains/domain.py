@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import duckdb
+from sqlglot import exp
 
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.public import check_public, domain_table
+from mwem_sql.boundary.public import check_public, public_table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
+from mwem_sql.domains.rules import Computed, PublicRule, computed_of_schema, rules_of_schema, rules_of_table
 from mwem_sql.errors import TableError, refuse, refuse_domain
-from mwem_sql.language.dialect import fold
+from mwem_sql.language import conditions, predicate
+from mwem_sql.language.predicate import Columns
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
@@ -31,6 +34,9 @@ class Domain:
     table: str
     columns: tuple[str, ...]
     attributes: tuple[Attribute, ...]
+    _: KW_ONLY
+    rules: tuple[PublicRule, ...] = ()
+    computed: tuple[Computed, ...] = ()
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -48,6 +54,9 @@ class Domain:
     def lacks(self, column: str) -> str | None:
         """What a column would need to be grouped by, in words; None if it needs nothing."""
         attribute = self.attribute(column)
+        follows = next((each for each in self.computed if each.name == column), None)
+        if follows is not None:
+            return next((f"a domain of {read}, to be computed" for read in follows.columns if self.lacks(read)), None)
         return "values, or low and high, to be queried at all" if attribute is None else attribute.lacks
 
     def lacking(self) -> str:
@@ -61,14 +70,22 @@ class Domain:
             f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {reason}" for reason, names in columns.items()
         )
 
+    def columns_of(self, rule: PublicRule) -> tuple[str, ...]:
+        """The columns that a rule depends on; none of them is computed."""
+        return conditions.columns_of(self.tree_of(rule))
+
+    def tree_of(self, rule: PublicRule) -> exp.Expr:
+        """A rule over columns that are not computed."""
+        return predicate.parse(rule.text, self.spelling, "rule", self.table)
+
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
 
     @cached_property
-    def spelling(self) -> dict[str, str]:
-        """Folded column names to the table's own spelling."""
-        return {fold(name): name for name in self.columns}
+    def spelling(self) -> Columns:
+        """Folded column names to the table's own spelling; and how some are computed."""
+        return Columns(self.columns, {each.name: each.tree for each in self.computed})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,43 +98,70 @@ class Domain:
             )
             for item in stored["attributes"]
         )
-        return cls(stored["table"], tuple(stored["columns"]), attributes)
+        return cls(
+            stored["table"],
+            tuple(stored["columns"]),
+            attributes,
+            rules=tuple(PublicRule(**item) for item in stored.get("rules", ())),
+            computed=tuple(Computed(**item) for item in stored.get("computed", ())),
+        )
 
     @classmethod
-    def from_schema(cls, con: object, table: str, domain: str | None = None) -> Domain:
-        """The domain of a table or row-wise view; `domain` names a domain table, `<table>_domain` by default."""
+    def from_schema(cls, con: object, table: str, domain: str | None = None, rules: str | None = None) -> Domain:
+        """The domain of a table or row-wise view.
+
+        `domain` names a domain table, `<table>_domain` by default; `rules` a rules table, `<table>_rules` by default.
+        """
         session = Session.of(con)
         cursor = session.cursor()
         relation = relations.describe(cursor, table, session.place, "domain")
         with Sandbox(session.settings) as sandbox:
-            return read_domain(cursor, relation, domain, session.place, sandbox)
+            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules)
 
 
 def read_domain(
-    con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place, sandbox: Sandbox
+    con: duckdb.DuckDBPyConnection,
+    relation: Relation,
+    place: Place,
+    sandbox: Sandbox,
+    *,
+    domain: str | None = None,
+    rules: str | None = None,
 ) -> Domain:
-    """Declarations of the schema, with those of the domain table in their place where it has any."""
+    """Declarations of the schema, with those of the domain table in their place where it has any.
+
+    And rules of both the schema and the rules table.
+    """
     declared = declarations.from_schema(relation, sandbox)
-    table = _domain_table(con, relation, domain, place)
+    table = _public_table(con, relation, place, "domain", domain)
     if table is not None:
         declared |= declarations.from_table(con, relation, table, sandbox, declared)
-    names = tuple(column.name for column in relation.columns)
-    return Domain(relation.name.stem, names, tuple(declared[name] for name in names if name in declared))
-
-
-def _domain_table(
-    con: duckdb.DuckDBPyConnection, relation: Relation, domain: str | None, place: Place
-) -> catalog.Name | None:
-    name = domain_table(con, relation.name) if domain is None else domain
-    table = catalog.find(con, name, place)
+    several, computed = list(rules_of_schema(relation)), list(computed_of_schema(relation, declared))
+    table = _public_table(con, relation, place, "rules", rules)
     if table is not None:
-        check_public(con, table, relation.names, "domain table", "domain")
+        more, others = rules_of_table(con, relation, table, place)
+        several += more
+        computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
+    names = tuple(column.name for column in relation.columns)
+    follows = {each.name for each in computed}
+    attributes = tuple(declared[name] for name in names if name in declared and name not in follows)
+    return Domain(relation.name.stem, names, attributes, rules=tuple(several), computed=tuple(computed))
+
+
+def _public_table(
+    con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, kind: str, name: str | None
+) -> catalog.Name | None:
+    """A domain table or a rules table: the one that is named, or the one beside the private table, if it is there."""
+    table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place)
+    if table is not None:
+        check_public(con, table, relation.names, f"{kind} table", kind)
         return table[0]
-    if domain is None:
+    if name is None:
         return None
+    columns = {"domain": "the columns attribute, values, low, high", "rules": "the column rule"}[kind]
     raise refuse(
         TableError,
-        "domain",
-        f"domain table ({domain!r}) does not exist for this call",
-        f"{catalog.nearest(con, domain, place)}create it with the columns attribute, values, low, high, and COMMIT",
+        kind,
+        f"{kind} table ({name!r}) does not exist for this call",
+        f"{catalog.nearest(con, name, place)}create it with {columns}, and COMMIT",
     )

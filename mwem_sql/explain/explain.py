@@ -28,6 +28,10 @@ SHOWN_CHARACTERS = 20_000
 COMPOSITIONS: Mapping[Kind, str] = {"pure": "pure epsilon, Laplace noise", "zcdp": "zCDP, Gaussian noise"}
 
 
+SHOWN_PAIRS = 5
+"""Pairs of a start that are listed."""
+
+
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
     release = None
@@ -56,12 +60,14 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": _by_rows(plan, lambda each: COMPOSITIONS[each.kind]),
+        **({} if plan.discovery is None else {"discovers": plan.discovery.words}),
         "rounds": _rounds(plan),
         "total": _total(request, schedule),
-        "start": request.start,
+        "start": _start(request, plan),
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
+        **_rules(plan),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": _candidates(plan),
@@ -84,6 +90,8 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     facts["scans"] = str(sum(len(part.statements) for part in parts))
     for item, value in facts.items():
         yield {"item": item, "value": value}
+    for statement in plan.discovery.statements if plan.discovery is not None else ():
+        yield {"item": "discovery", "value": statement}
     for part in parts:
         yield {"item": "plan", "value": part.words}
         yield {
@@ -92,6 +100,17 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         }
         for value in aggregates(part, plan.pushdown.dialect):
             yield {"item": "aggregate", "value": value}
+
+
+def _start(request: Request, plan: Plan) -> str:
+    start, shares = plan.problem.start, plan.schedule.of("start")
+    if start is None:
+        return request.start
+    pairs = ", ".join(" with ".join(pair.names) for pair in start.pairs[:SHOWN_PAIRS])
+    more = f" and {len(start.pairs) - SHOWN_PAIRS:,} more" if len(start.pairs) > SHOWN_PAIRS else ""
+    said = f"{request.start}: {', '.join(start.one_ways)}" + (f"; {pairs}{more}" if pairs else "")
+    share = f"{float(shares[0].share / plan.schedule.limit):.0%} of the budget" if shares else "what is measured"
+    return f"{said}; {share} tells whether it is kept"
 
 
 def aggregates(
@@ -200,10 +219,22 @@ def _certificate(schedule: Schedule, queries: int) -> str:
     return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
 
 
+def _rules(plan: Plan) -> dict[str, str]:
+    """What is known of rows without any budget: rules, and columns that are computed."""
+    domain = plan.compiled.published
+    rules, computed = len(domain.rules), [each.name for each in domain.computed]
+    out = {}
+    if rules:
+        out["rules"] = f"{rules:,} that no row breaks; {len(plan.public):,} of them are cells of the model that are 0"
+    if computed:
+        out["computed"] = ", ".join(computed)
+    return out
+
+
 def _left_out(compiled: Compiled, columns: Sequence[str]) -> dict[str, str]:
     """The columns of the table that will not be in the output, and why."""
     reasons = {
         name: "no public domain" if compiled.domain.attribute(name) is None else "in no query"
-        for name in columns if name not in compiled.classes
+        for name in columns if name not in compiled.published.columns
     }  # fmt: skip
     return {"left out": ", ".join(f"{name} ({reason})" for name, reason in reasons.items())} if reasons else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -17,10 +17,12 @@ from sqlglot import exp
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
 from mwem_sql.boundary.relations import Relation
+from mwem_sql.compile.rules import breaches
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError, refuse
+from mwem_sql.language import dialect
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
@@ -42,12 +44,42 @@ VIEW = "_numbers"
 
 def domain_rows(domain: Domain, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """What is declared of each column, and what it lacks. `types` are those of columns of which nothing is declared."""
+    computed = {each.name: each for each in domain.computed}
     for name in domain.columns:
         attribute = domain.attribute(name)
         if attribute is not None:
             yield _attribute(attribute)
+        elif name in computed:
+            declared = f"computed: {computed[name].source}"
+            yield {"attribute": name, "type": computed[name].type, "declared": declared, "lacks": domain.lacks(name)}
         else:
             yield {"attribute": name, "type": types[name], "lacks": domain.lacks(name)}
+
+
+def rule_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, Any]]:
+    """What is possible of several columns together, and how it is kept."""
+    for rule in domain.rules:
+        columns = domain.columns_of(rule)
+        lacking = [name for name in columns if domain.attribute(name) is None]
+        is_cells = not lacking and all(
+            breach.compiled is not None
+            for breach in breaches(replace(domain, rules=(rule,)), set(domain.columns), sandbox)
+        )
+        yield {
+            "rule": rule.text,
+            "attributes": list(columns),
+            "declared": rule.source,
+            "holds": None if lacking else "cells of the model are 0" if is_cells else "rows are drawn again",
+            "lacks": f"a domain of {lacking[0]}" if lacking else None,
+        }
+    for each in domain.computed:
+        yield {
+            "rule": f"{dialect.name(each.name)} = {each.text}",
+            "attributes": [each.name, *each.columns],
+            "declared": each.source,
+            "holds": "computed" if domain.lacks(each.name) is None else None,
+            "lacks": domain.lacks(each.name),
+        }
 
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
@@ -62,6 +94,7 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
         "edges": None if attribute.edges is None else [attribute.text(edge) for edge in attribute.edges],
         "nullable": attribute.nullable,
         "open": attribute.open,
+        "discover": attribute.discover,
         "cells": attribute.cells,
         "declared": attribute.source,
         "lacks": attribute.lacks,

@@ -175,6 +175,7 @@ class Families:
         self._sizes = sizes
         self._all = list(_grouped(measurements))
         self._all.sort(key=lambda family: family.noise)
+        self._certain = [family for family in self._all if family.noise == 0]
         self._rank = {name: rank for rank, name in enumerate(sizes)}
         # A row for each attribute: which families have it.
         self._has = np.zeros((len(sizes), len(self._all)), dtype=np.bool_)
@@ -190,6 +191,10 @@ class Families:
         """The families that have so many of these attributes or more; the first `MOST_FAMILIES`."""
         common = self._has[[self._rank[name] for name in names]].sum(axis=0)
         return [self._all[number] for number in np.flatnonzero(common >= count)[:MOST_FAMILIES].tolist()]
+
+    def without_noise(self, names: Sequence[str]) -> list[Family]:
+        """The families that have some of these attributes and no noise: what public rules say."""
+        return [family for family in self._certain if not family.attributes.isdisjoint(names)]
 
     def exact(self, question: Question) -> ExactSums:
         """Which cells are sums of measured ones, and their best estimates: by precision from several families."""
@@ -208,8 +213,9 @@ class Families:
             precisions[cells] += precision
             fourths[cells] += low.fourths[cells] * precision**4
         whole = np.where(is_exact & (precisions > 0), precisions, 1.0)
-        # A cell that nothing measured is part of is 0 without noise.
-        estimates = Estimates(np.stack([values / whole, np.where(is_exact, 1 / whole, 0.0), fourths / whole**4]))
+        # A cell that nothing measured is part of is 0 without noise, and so is what a rule says.
+        has_noise = is_exact & (precisions < 1 / MINIMUM_VARIANCE)
+        estimates = Estimates(np.stack([values / whole, np.where(has_noise, 1 / whole, 0.0), fourths / whole**4]))
         return ExactSums(is_exact, is_joined, estimates)
 
     def are_exact(self, queries: Sequence[LinearQuery]) -> Flags:

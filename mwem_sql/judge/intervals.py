@@ -184,8 +184,9 @@ class Judge:
             low = np.where(is_exact, np.maximum(low, least), low)
             high = np.where(is_exact, np.minimum(high, most), high)
         if is_count:
-            # A count is not negative, whatever noise says.
-            low, high = np.maximum(low, 0), np.maximum(high, 0)
+            # A count is not negative, whatever noise says, and not what a rule forbids.
+            least, most = self._by_rules(question)
+            low, high = np.clip(low, least, most), np.clip(high, least, most)
         status = self._status(question)
         return Intervals(low, high, is_exact, ["directly" if cell else status for cell in is_exact.tolist()])
 
@@ -299,6 +300,16 @@ class Judge:
                 most = np.where(enclosure.is_open, np.inf, _end(enclosure.high, 1, miss / len(families)))
                 low = np.maximum(low, _end(enclosure.low, -1, miss / len(families)))
                 high = np.minimum(high, most)
+        return low, high
+
+    def _by_rules(self, question: Question) -> LowHigh:
+        """Between what each count is by public rules alone, for sure."""
+        low, high = np.zeros(question.cells), np.full(question.cells, np.inf)
+        for family in self._evidence.families.without_noise(question.attributes):
+            enclosure = family.enclosure(question, self._evidence.sizes)
+            if enclosure is not None and enclosure.is_bounded:
+                low = np.maximum(low, enclosure.low.values)
+                high = np.minimum(high, np.where(enclosure.is_open, np.inf, enclosure.high.values))
         return low, high
 
     def _total(self, public: float) -> tuple[float, float]:

@@ -289,7 +289,7 @@ class Kernel:
             The only place where a draw runs, always after its debit.
         """
         self.__accountant.debit(share)
-        result = _shielded(draw)
+        result = shielded(draw)
         self.__accountant.record(calibrated.map, share)
         return result
 
@@ -352,7 +352,7 @@ class Kernel:
         self.__reduce_ex__(0)
 
 
-def _shielded(draw: Callable[[], Result]) -> Result:
+def shielded(draw: Callable[[], Result]) -> Result:
     """Run a draw on true answers; whatever it raises stays inside.
 
     Privacy:

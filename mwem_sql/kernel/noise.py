@@ -14,7 +14,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel.exponential import Scores
-from mwem_sql.kernel.scales import SATURATION, Kind, make_noise, make_selection
+from mwem_sql.kernel.scales import SATURATION, Kind, make_noise, make_selection, make_threshold
 
 # The seeded samplers count in int64; OpenDP's count in big integers and need no such bound.
 _SEEDED_SCALE: Final = 1e17
@@ -37,6 +37,9 @@ class Noise(Protocol):
 
     def add_noise(self, values: Integers, scale: float, kind: Kind, /) -> Integers:
         """Give the values, each with independent noise, saturated."""
+
+    def above(self, values: Integers, scale: float, least: int, kind: Kind, /) -> dict[int, int]:
+        """Give the positions of values that with independent noise are `least` or more, and those noisy values."""
 
 
 class OpenDPNoise:
@@ -63,6 +66,14 @@ class OpenDPNoise:
         noise = make_noise(scale, kind)
         parts = [noise(saturate(values[start : start + _CHUNK_CELLS])) for start in range(0, values.size, _CHUNK_CELLS)]
         return np.array(list(itertools.chain.from_iterable(parts)), dtype=np.int64)
+
+    def above(self, values: Integers, scale: float, least: int, kind: Kind) -> dict[int, int]:
+        """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise, and leave out what is below."""
+        threshold, bounded = make_threshold(scale, least, kind), saturate(values).tolist()
+        above: dict[int, int] = {}
+        for start in range(0, len(bounded), _CHUNK_CELLS):
+            above |= threshold(dict(enumerate(bounded[start : start + _CHUNK_CELLS], start)))
+        return above
 
 
 class SeededNoise:
@@ -98,6 +109,11 @@ class SeededNoise:
         """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise."""
         sample = self._laplace if kind == "pure" else self._gaussian
         return saturate(values) + saturate(sample(values.size, min(scale, _SEEDED_SCALE)))
+
+    def above(self, values: Integers, scale: float, least: int, kind: Kind) -> dict[int, int]:
+        """Add discrete Laplace (pure) or discrete Gaussian (zcdp) noise, and leave out what is below."""
+        noisy = self.add_noise(values, scale, kind)
+        return {place: int(noisy[place]) for place in np.flatnonzero(noisy >= least).tolist()}
 
     def _laplace(self, size: int, scale: float) -> Integers:
         success = -math.expm1(-1 / scale)

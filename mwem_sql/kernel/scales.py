@@ -11,11 +11,12 @@ From very many candidates both select by the exponential mechanism, which is our
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -60,6 +61,8 @@ class Calibrated:
 
 def variance(scale: float, kind: Kind) -> float:
     """Give the exact variance of one cell's noise (public: it depends on the scale alone)."""
+    if scale == 0:
+        return MINIMUM_VARIANCE  # what is public has no noise
     if kind == "pure":
         result = 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
     elif scale >= _CONTINUOUS_SIGMA:
@@ -113,7 +116,7 @@ def selection_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated
     """
     _check(share, sensitivity)
     start = float(2 * sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
-    return _calibrate(make_selection, start, share, sensitivity, kind)
+    return _calibrate(lambda scale: make_selection(scale, kind).map(sensitivity), start, share)
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +155,55 @@ def noise_scale(share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
     """
     _check(share, sensitivity)
     start = float(sensitivity / share) if kind == "pure" else sensitivity / math.sqrt(float(2 * share))
-    return _calibrate(make_noise, start, share, sensitivity, kind)
+    return _calibrate(lambda scale: make_noise(scale, kind).map(sensitivity), start, share)
+
+
+@lru_cache(maxsize=256)
+def threshold_scale(share: Fraction, values: int, kind: Kind) -> Calibrated:
+    """Find the scale at which noisy counts of values cost at most `share`, the values of a single unit aside.
+
+    Privacy:
+        A unit is in at most `values` counts, each by 1: in L1 that is `values` and in L2 its root, which is what
+        OpenDP's map goes by.
+    """
+    _check(share, values)
+    start = float(values / share) if kind == "pure" else math.sqrt(float(values / (2 * share)))
+    # Where the threshold is does not matter to this part of the map.
+    return _calibrate(lambda scale: make_threshold(scale, 2, kind).map((values, values, 1))[0], start, share)
+
+
+@lru_cache(maxsize=256)
+def least_threshold(scale: float, failure: Fraction, values: int, kind: Kind) -> int:
+    """Find the least noisy count at which a value of a single unit is published with a chance of at most `failure`.
+
+    Privacy:
+        A unit may have `values` such values, and the map counts all of them. OpenDP 0.16 publishes counts from the
+        threshold on, the threshold included, and its map leaves the threshold out (`tests/kernel/test_thresholds.py`
+        counts both): it says of a threshold what is true of the next one. So the map of the threshold before decides.
+    """
+
+    def fits(threshold: int) -> bool:
+        return Fraction(make_threshold(scale, threshold - 1, kind).map((values, values, 1))[1]) <= failure
+
+    low, high = 2, 4
+    while not fits(high):
+        low, high = high, 2 * high
+        if high > SATURATION:
+            raise refuse(
+                OptionError,
+                RELEASE,
+                f"a part of delta ({float(failure):g}) must be within reach of a threshold",
+                "raise delta or epsilon, or lower rows_per_unit",
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def pure_rho(epsilon: Fraction) -> Fraction:
+    """A pure epsilon in zCDP (Bun and Steinke 2016, proposition 1.4)."""
+    return epsilon**2 / 2
 
 
 def noise_variance(share: Fraction, sensitivity: int, kind: Kind) -> float:
@@ -188,15 +239,11 @@ def zcdp_epsilon(rho: Fraction, delta: Fraction) -> float:
     return float(_profile(-_float_below(-rho)).epsilon(_float_below(delta))) * (1 + 2.0**-48)
 
 
-class _Build(Protocol):
-    def __call__(self, scale: float, kind: Kind) -> Any: ...
-
-
-def _calibrate(build: _Build, scale: float, share: Fraction, sensitivity: int, kind: Kind) -> Calibrated:
+def _calibrate(map_of: Callable[[float], float], scale: float, share: Fraction) -> Calibrated:
     # In half of all cases OpenDP's map, which rounds upwards, exceeds the share by an ulp at the closed form's scale.
     step = 2.0**-52
     for _ in range(60):
-        cost = float(build(scale, kind).map(sensitivity))
+        cost = float(map_of(scale))
         if math.isfinite(cost) and Fraction(cost) <= share:
             return Calibrated(scale, cost)
         scale, step = scale * (1 + step), 2 * step
@@ -236,6 +283,18 @@ def make_noise(scale: float, kind: Kind) -> Any:
     if kind == "pure":
         return measurements.make_laplace(_vectors(), metrics.l1_distance(T="i64"), scale)
     return measurements.make_gaussian(_vectors(), metrics.l2_distance(T="i64"), scale)
+
+
+def make_threshold(scale: float, threshold: int, kind: Kind) -> Any:
+    """Discrete Laplace (pure) or discrete Gaussian (zcdp) noise on a count for each key, and those from a threshold on.
+
+    The map takes the number of keys that one unit is in, the most that it adds to all of them, and to one.
+    """
+    keys = domains.map_domain(domains.atom_domain(T="i64"), domains.atom_domain(T="i64"))
+    one: Any = metrics.absolute_distance(T="i64")
+    if kind == "pure":
+        return measurements.make_laplace_threshold(keys, metrics.l01inf_distance(one), scale, threshold)
+    return measurements.make_gaussian_threshold(keys, metrics.l02inf_distance(one), scale, threshold)
 
 
 def _vectors() -> Any:

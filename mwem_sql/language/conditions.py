@@ -26,6 +26,10 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 }
 
 
+# What is true or false, whatever the types of columns are.
+_CONDITIONS = (*COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.Between, exp.In)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
     """A maximal part of an expression that AND, OR and NOT need not take apart.
@@ -105,11 +109,24 @@ def leaf(tree: exp.Expr) -> Leaf:
 
 def condition(tree: exp.Expr) -> Condition:
     """An expression taken apart at AND, OR and NOT down to leaves."""
-    inner = tree.unnest()
+    inner = _equivalence(tree.unnest())
     if not isinstance(inner, (exp.And, exp.Or, exp.Not)) or len(columns_of(inner)) < 2:
         return leaf(inner)
     below = (inner.this,) if isinstance(inner, exp.Not) else (inner.this, inner.expression)
     return Compound(inner.key, tuple(map(condition, below)))
+
+
+def _equivalence(tree: exp.Expr) -> exp.Expr:
+    """(a) = (b) and (a) <> (b) of conditions on two columns by AND, OR and NOT, with the same truth, NULL included."""
+    if not isinstance(tree, (exp.EQ, exp.NEQ)):
+        return tree
+    one, other = tree.this.unnest(), tree.expression.unnest()
+    # Of one column each: what is written twice does not grow with the depth of a text.
+    is_short = len(columns_of(one)) == len(columns_of(other)) == 1 < len(columns_of(tree))
+    if not is_short or not isinstance(one, _CONDITIONS) or not isinstance(other, _CONDITIONS):
+        return tree
+    first, second = (other, exp.not_(other)) if isinstance(tree, exp.EQ) else (exp.not_(other), other)
+    return exp.or_(exp.and_(one, first), exp.and_(exp.not_(one), second))
 
 
 def leaves(of: Condition) -> Iterator[Leaf]:

@@ -45,7 +45,7 @@ def parse(text: str) -> Sequence[exp.Expr | None]:
 
 
 def expression(text: str) -> exp.Expr:
-    """The tree of a text that was printed by `sql`."""
+    """The tree of a text that is one statement; raises sqlglot's errors."""
     return sqlglot.parse_one(text, dialect=DIALECT)
 
 

@@ -7,7 +7,6 @@ floats have none.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from math import frexp, ldexp
@@ -19,6 +18,7 @@ from sqlglot import exp
 from mwem_sql.errors import PredicateError
 from mwem_sql.language import predicate
 from mwem_sql.language.conditions import Leaf, leaf, operands
+from mwem_sql.language.predicate import Columns
 
 LEVELS = 2**24  # the largest whole number on the grid of a measure
 LARGEST_VALUE = 1e30  # a value beyond it is taken for a mistake
@@ -41,7 +41,7 @@ class Measure:
     is_average: bool
 
 
-def read_measure(text: str, columns: Mapping[str, str], table: str) -> Measure:
+def read_measure(text: str, columns: Columns, table: str) -> Measure:
     """A measure from its text: an expression, `sum(expression)` or `avg(expression)`."""
     aggregate = _AGGREGATE.fullmatch(text)
     if aggregate is not None:
@@ -60,7 +60,7 @@ def _is_closed(text: str) -> bool:
     return min(depths, default=0) >= 0
 
 
-def _measure(text: str, columns: Mapping[str, str], table: str, *, is_average: bool) -> Measure:
+def _measure(text: str, columns: Columns, table: str, *, is_average: bool) -> Measure:
     tree = predicate.parse(text, columns, "measure", table)
     return Measure(text, tuple(map(leaf, operands(tree, exp.Mul))), is_average)
 

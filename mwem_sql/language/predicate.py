@@ -7,7 +7,7 @@ functions. Whatever is not on it is refused with the reason a person would give.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -37,6 +37,7 @@ _PLAIN_NODES = (
 _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
 _WRITE = {
     "predicate": "write what would follow WHERE",
+    "rule": "write a condition, as in CHECK (...), or column = expression",
     "group_by": "write what would follow GROUP BY: sex, date_trunc('month', d)",
     "measure": "write a number of each row, or sum(...) or avg(...) of it: avg(age); leave measure out for a count",
 }
@@ -69,23 +70,52 @@ class _Text:
         return f"{self.role} ({flat if len(flat) <= 120 else f'{flat[:117]}...'!r})"
 
     @property
+    def where(self) -> str:
+        """What it is part of."""
+        return "rules" if self.role == "rule" else "workload"
+
+    @property
     def cure(self) -> str:
         return _WRITE.get(self.role, _WRITE["predicate"])
 
     def no(self, reason: str, hint: str = _CURE) -> MwemError:
-        return refuse(PredicateError, "workload", f"{self} {reason}", hint)
+        return refuse(PredicateError, self.where, f"{self} {reason}", hint)
 
 
-def parse(text: str, columns: Mapping[str, str], role: str, table: str) -> exp.Expr:
+class Columns(dict[str, str]):
+    """The columns of a table, folded names to the table's own; and the expressions of those that are computed."""
+
+    def __init__(self, names: Iterable[str], computed: Mapping[str, exp.Expr] | None = None) -> None:
+        super().__init__((fold(name), name) for name in names)
+        self._computed = computed or {}
+
+    def tree(self, name: str) -> exp.Expr:
+        """A column by its name; what it is computed by, if it is."""
+        return self.written_out(exp.column(self[fold(name)], quoted=True))
+
+    def written_out(self, tree: exp.Expr) -> exp.Expr:
+        """A checked tree with the expressions of computed columns in their place."""
+        if not self._computed:
+            return tree
+        return tree.transform(
+            lambda node: (
+                exp.Paren(this=self._computed[node.name].copy())
+                if isinstance(node, exp.Column) and node.name in self._computed
+                else node
+            )
+        )
+
+
+def parse(text: str, columns: Columns, role: str, table: str) -> exp.Expr:
     """The checked tree of one expression, its columns in the table's own spelling and quoted.
 
-    `columns` maps folded names to the table's; `role` is what the text serves as, for messages.
+    `role` is what the text serves as, for messages.
     """
     source = _Text(text, role)
-    return _checked(_statement(source), source, columns, table)
+    return columns.written_out(_checked(_statement(source), source, columns, table))
 
 
-def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> list[exp.Expr]:
+def parse_list(text: str, columns: Columns, role: str, table: str) -> list[exp.Expr]:
     """The checked trees of expressions separated by commas."""
     source = _Text(text, role)
     selected = _statement(source, before="SELECT\n")
@@ -93,7 +123,7 @@ def parse_list(text: str, columns: Mapping[str, str], role: str, table: str) -> 
         "expressions"
     ]:
         raise source.no("is not a list of SQL expressions", source.cure)
-    return [_checked(tree, source, columns, table) for tree in selected.expressions]
+    return [columns.written_out(_checked(tree, source, columns, table)) for tree in selected.expressions]
 
 
 def is_deterministic(tree: exp.Expr) -> bool:
@@ -154,7 +184,7 @@ def _unknown(source: _Text, column: str, columns: Mapping[str, str], table: str)
     near = did_you_mean(column, list(columns.values()), shown=dialect.name)
     error = refuse(
         PredicateError,
-        "workload",
+        source.where,
         f"{source} reads the unknown column {_shown(column)}",
         f"{near}{table} has the columns {listed}; if it is text, write {literal(column)}",
     )
@@ -232,4 +262,4 @@ def _syntax(source: _Text, error: SqlglotError, lines_before: int) -> MwemError:
     start = max(0, column - 60)
     caret = re.sub(r"[^\t]", " ", line[start:column]) + "^"
     shown = f"  {line[start : start + 76]}\n  {caret}"
-    return PredicateError(f"workload: {source} is not valid SQL: {reason}.\n{shown}\nHint: {source.cure}")
+    return PredicateError(f"{source.where}: {source} is not valid SQL: {reason}.\n{shown}\nHint: {source.cure}")

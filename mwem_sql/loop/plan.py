@@ -28,7 +28,7 @@ their count; `with prior`: one that is shrunk towards the even distribution, and
 
 SHARES: Final[dict[str, Fraction]] = {
     "total": Fraction(1, 20), "glance": Fraction(1, 50), "histogram": Fraction(1, 4), "first": Fraction(3, 20),
-    "detail": Fraction(1, 20), "certify": Fraction(1, 50), "units": Fraction(1, 50),
+    "detail": Fraction(1, 20), "certify": Fraction(1, 50), "units": Fraction(1, 50), "start": Fraction(1, 50),
     "select": Fraction(3, 20), "paper": Fraction(1, 2), "always": Fraction(1),
 }  # fmt: skip
 """What is no matter of importance and cells: of the budget, but for the last three.
@@ -42,6 +42,7 @@ SHARES: Final[dict[str, Fraction]] = {
 | detail | the budget: distributions inside classes | values nearer to the true ones, more noise | `ordinary.py` |
 | certify | the budget | the error is known better, answers have more noise | `coverage.py --shares` |
 | units | the budget; a unit counts once there, however many rows it has | the same for left-out rows | `coverage.py` |
+| start | the budget: whether a start is better than none | a wrong one is noticed more often | `past.py` |
 | select | a round | the worst query is selected more often, and known less well | `benchmarks/adult.py` |
 | paper | a round of the paper's figure, whose theorem is about it | the same | the theorem |
 | always | a round: what a query measured in any case takes on average | others are known worse | `always.py` |
@@ -182,10 +183,10 @@ class Schedule:
             yield self.selecting * step, (1 - self.selecting) * step, int(left / self.step)
 
     def with_lines(self, lines: Sequence[Planned]) -> Schedule:
-        """These lines in the place of what comes first, of what is always measured, and of rounds."""
-        share = self.share("first", "always") + self.left
+        """These lines in the place of all others that tell of the queries, and of rounds."""
+        share = self.share("first", "always", "start") + self.left
         shares = divided(share, [part_of(line.importance, line.cells, self.kind) for line in lines])
-        others = [line for line in self.lines if line.purpose not in {"first", "always"}]
+        others = [line for line in self.lines if line.purpose not in {"first", "always", "start"}]
         place = sum(line.purpose == "total" for line in others)
         planned = [replace(line, share=share) for line, share in zip(lines, shares, strict=True)]
         return replace(

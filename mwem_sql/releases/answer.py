@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.language.measures import is_aggregate
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
+from mwem_sql.model.support import IMPOSSIBLE
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store, summary
@@ -61,9 +62,14 @@ class Answerer:
         self.stored = stored
         self._state: State | Mixture = stored.state()
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Those of the connection."""
+        return self._session.settings
+
     def sandbox(self) -> Sandbox:
         """Where expressions mean what they mean to the caller."""
-        return Sandbox(self._session.settings)
+        return Sandbox(self.settings)
 
     def compile(self, workload: Workload, *, is_new: bool = False) -> Compiled:
         """Questions in linear form. Of `is_new` ones those are refused that a release would refuse, too.
@@ -172,10 +178,15 @@ class Answerer:
 
     def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
         """The marginal over the queries' classes, which are finer."""
-        out = self._state.marginal(attributes)
+        out = self.weights(attributes)
         for axis, name in enumerate(attributes):
             out = compiled.classes[name].within(self.stored.classes[name]).spread(out, axis)
         return out
+
+    def weights(self, attributes: Sequence[str]) -> Floats:
+        """The marginal over stored classes; what rules leave no weight has none."""
+        out = self._state.marginal(attributes)
+        return np.where(out > IMPOSSIBLE * self._state.total, out, 0.0)
 
     def counts(self, predicates: Sequence[str]) -> list[float]:
         compiled = self.compile(Workload.from_predicates(predicates), is_new=True)
@@ -254,7 +265,7 @@ def weights(ready: Answerer, attributes: list[str], function: str) -> tuple[list
     if cells > most:
         what = f"attributes ({attributes!r}) have {cells:,} value combinations, more than {most:,}"
         raise refuse(OptionError, function, what, "name fewer")
-    marginal = ready.stored.state().marginal(names)
+    marginal = ready.weights(names)
     for axis, classes in enumerate(partitions.values()):
         marginal = classes.spread(marginal, axis)
     types, columns = [], []

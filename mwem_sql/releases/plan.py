@@ -9,31 +9,40 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
+from mwem_sql.compile.read import columns_read
+from mwem_sql.compile.rules import Breach, breaches, cuts
 from mwem_sql.domains.detail import details_of
-from mwem_sql.domains.domain import read_domain
-from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.domains.domain import Domain, read_domain
+from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.model.start import Start
+from mwem_sql.model.state import State
+from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
+from mwem_sql.releases.start import read_start
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
@@ -45,6 +54,11 @@ MAX_NOISE = 10_000
 """The noise on a cell of a query that is always measured, in rows (a standard deviation), beyond which the query is
 refused where the total is not public: at epsilon 1 and delta 0 there may be some 7,000 such queries, at epsilon 0.01
 some 70."""
+
+
+RULES_SHARE = 0.1
+"""Of max_cells: what the attributes of a rule may have together, and all rules in the model. A rule beyond is met by
+rows alone. Larger: less room for what is measured."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,8 +74,12 @@ class Plan:
     cap: Cap | None = None
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
+    public: tuple[Measurement, ...] = ()
+    """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
+    discovery: Discovery | None = None
+    """Columns whose values are to be found first; None once they are, or where there are none."""
 
     def workload_query(self, number: int) -> CompiledQuery | None:
         """The workload's query that one of the problem's is, if it is one.
@@ -101,19 +119,68 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     relation = (
         relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
     )
-    compiled, idle = _compile(session, request, relation, release)
-    _check_room(request, compiled)
-    strategy = _strategy(request, compiled)
-    problem = _problem(request, compiled, strategy)
+    with Sandbox(session.settings) as sandbox:
+        domain = (
+            with_names(
+                read_domain(con, relation, session.place, sandbox, domain=request.domain, rules=request.rules),
+                request.workload,
+            )
+            if release is None
+            else release.domain
+        )
+        draft = _compile(request, domain, sandbox)
+    if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
+        draft = draft._replace(idle=())
+    _check_possible(request, draft.idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
+    return _plan(session, request, relation, draft, ledger)
+
+
+def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan of the same request once values are found: with them on the lists, and what is left of the budget.
+
+    The kind of the noise stays within what was charged: rho stays rho.
+    """
+    with Sandbox(session.settings) as sandbox:
+        draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
+    return _plan(session, request, plan.relation, draft, plan.ledger, before=plan)
+
+
+class _Draft(NamedTuple):
+    """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
+
+    compiled: Compiled
+    idle: Sequence[str]
+    rules: Sequence[Breach]
+
+
+def _plan(
+    session: Session,
+    request: Request,
+    relation: Relation,
+    draft: _Draft,
+    ledger: Ledger | None,
+    *,
+    before: Plan | None = None,
+) -> Plan:
+    """What would run; `before` is the plan that was made to find values."""
+    compiled, idle, rules = draft
+    _check_room(request, compiled)
+    unit = _unit(request, relation)
+    discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
+    if discovery is not None:
+        request = replace(request, budget=discovery.rest)
+    strategy = _strategy(request, compiled)
+    support, public = _support(request, compiled, rules)
+    start = read_start(session, request, relation.names, compiled)
+    problem = replace(_problem(request, compiled, strategy, start), support=support)
     cap = ledger.cap if ledger is not None else None
-    schedule = _schedule(request, strategy, problem, cap)
+    in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
+    schedule = _schedule(request, strategy, problem, in_rho=in_rho)
     _check_rows(request, schedule)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
-    pushdown = plan_pushdown(
-        relation, scanned, problem.kernel_queries, _unit(request, relation), DIALECTS[relation.dialect]
-    )
+    pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
     return Plan(
         relation=relation,
         compiled=compiled,
@@ -123,14 +190,18 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         strategy=strategy,
         cap=cap,
         idle=tuple(idle),
+        public=public,
         ledger=ledger,
+        discovery=discovery if before is None else None,
     )
 
 
 def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
-    return _schedule(request, strategy, plan.problem, plan.cap)
+    if plan.discovery is not None:
+        request = replace(request, budget=rest_of(request.budget))
+    return _schedule(request, strategy, plan.problem, in_rho=plan.cap is not None and not plan.cap.pure)
 
 
 def _relation_of(release: Stored) -> Relation:
@@ -144,26 +215,39 @@ def _relation_of(release: Stored) -> Relation:
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
-def _compile(
-    session: Session, request: Request, relation: Relation, release: Stored | None
-) -> tuple[Compiled, list[str]]:
-    """The workload against the public domain, and predicates that are never true there."""
-    with Sandbox(session.settings) as sandbox:
-        domain = (
-            read_domain(session.cursor(), relation, request.domain, session.place, sandbox)
-            if release is None
-            else release.domain
-        )
-        compiled = compile_workload(domain, request.workload, sandbox)
-        idle = check_constants(compiled, sandbox)
+def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
+    rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
+    idle = check_constants(compiled, sandbox)
+    if not compiled.classes:
+        what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
+        raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
+    return _Draft(compiled, idle, rules)
+
+
+def _support(
+    request: Request, compiled: Compiled, rules: Sequence[Breach]
+) -> tuple[Support[State] | None, tuple[Measurement, ...]]:
+    """Where rules let records be, as far as the model has room for them; and what they say as measurements."""
+    counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
+    if not counts:
+        return None, ()
+    most = int(request.max_cells * RULES_SHARE)
+    try:
+        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
+    except ValueError:
+        what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
+        raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
+    listed = list(counts.items())
+    public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
+    return (support if kept else None), public
+
+
+def _check_possible(request: Request, idle: Sequence[str]) -> None:
     if idle and {query.predicate for query in request.workload} <= set(idle):
         what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
         hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
         raise refuse(WorkloadError, RELEASE, what, hint)
-    if not compiled.classes:
-        what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
-        raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return compiled, idle
 
 
 def _strategy(request: Request, compiled: Compiled) -> Strategy:
@@ -190,7 +274,7 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap | None) -> Schedule:
+def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool) -> Schedule:
     starts = request.start == "histogram"
     lines = problem.lines(
         [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
@@ -206,7 +290,7 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, cap: Cap |
         shares={"certify": _certify(request)},
         alternatives=_alternatives(strategy, problem),
         sensitivity=request.rows_per_unit,
-        counted_in_rho=cap is not None and not cap.pure,
+        counted_in_rho=in_rho,
     )
 
 
@@ -227,10 +311,10 @@ def _is_plain(request: Request) -> bool:
     return request.rounds is None and not request.average
 
 
-def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Problem:
+def _problem(request: Request, compiled: Compiled, strategy: Strategy, start: Start | None) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     queries = compiled.distinct.queries
-    numbers = sample(queries) if _certify(request) else []
+    numbers = sample(queries) if _certify(request) or start is not None else []
     # Where nothing is selected, the workload's queries are not among what is measured: their answers come from the
     # same scans.
     pushed = [queries[number] for number in numbers] if strategy.rounds is None else []
@@ -245,6 +329,7 @@ def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Proble
         fit=request.fit,
         details=details_of(compiled.classes) if _is_plain(request) else {},
         pushed=pushed,
+        start=start,
     )
     places = [problem.first_pushed + place for place in range(len(pushed))] or numbers
     return replace(problem, certified={place: queries[number] for place, number in zip(places, numbers, strict=True)})

@@ -24,7 +24,7 @@ from sqlglot import exp
 from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import files, relations, sources
-from mwem_sql.boundary.public import check_public, domain_table
+from mwem_sql.boundary.public import check_public, public_table
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
@@ -32,8 +32,9 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Name, Place, is_read_only
 from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.session import Session, lock, transaction
-from mwem_sql.releases import store, summary
-from mwem_sql.releases.request import OPTIONS, Request
+from mwem_sql.releases import start, store, summary
+from mwem_sql.releases.request import OPTIONS, STARTS, Request
+from mwem_sql.releases.rows import row_rules
 from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Query
 
@@ -135,7 +136,7 @@ class RequestHash:
 def fingerprint(
     con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name
 ) -> RequestHash:
-    """Of the request alone, domain table included; never of the private table's content or state.
+    """Of the request alone, domain and rules tables included; never of the private table's content or state.
 
     Options at their default are left out, and so is an `always` that is false, so that a later version with more
     options still knows the request; so is the database, if it is the output's: the file may be renamed.
@@ -143,9 +144,9 @@ def fingerprint(
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
     content = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
-    source = sources.named(con, request.table)
-    if source is not None:  # whatever it is attached as
-        elsewhere = source[0].engine.identity
+    server = sources.named(con, request.table)
+    if server is not None:  # whatever it is attached as
+        elsewhere = server[0].engine.identity
     content |= {
         "table": [elsewhere, *private.identity],
         "epsilon": str(request.budget.epsilon),
@@ -154,19 +155,36 @@ def fingerprint(
             [q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always]
             for q in request.workload
         ],
-        "declared": _declared(con, session, request, private),
+        "declared": _declared(con, session, request.domain, private, "domain"),
         "settings": dict(session.settings),
     }
+    rules = _declared(con, session, request.rules, private, "rules")
+    content |= {} if rules is None else {"rules declared": rules}
+    if request.start not in STARTS:
+        source = start.find(session, request, _private_names(con, session, request, private))
+        content["start"] = start.identity(session, source)
     return RequestHash(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 
-def _declared(con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name) -> list[str] | None:
-    """The rows of the domain table. It is public: anything but a plain table is refused before it is read."""
-    relation = catalog.find(con, request.domain or domain_table(con, private), session.place)
+def _declared(
+    con: duckdb.DuckDBPyConnection, session: Session, name: str | None, private: Name, kind: str
+) -> list[str] | None:
+    """The rows of the domain or rules table. It is public: all but a plain table is refused before it is read."""
+    relation = catalog.find(con, name or public_table(con, private, kind), session.place)
     if relation is None:
         return None
-    check_public(con, relation, (private,), "domain table", RELEASE)
+    check_public(con, relation, (private,), f"{kind} table", RELEASE)
     return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
+
+
+def _private_names(
+    con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name
+) -> tuple[Name, ...]:
+    """All names of the private rows; the one that was given if there is no such table any more."""
+    try:
+        return relations.describe(con, request.table, session.place, RELEASE).names
+    except TableError:
+        return (private,)
 
 
 def stored_release(
@@ -215,7 +233,8 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
     if catalog.find(con, output.quoted(), session.place) is None:
         stored = store.load(con, output.quoted(), session.place, RELEASE)
         state = stored.state()
-        columns = draw_rows(state, stored.classes, stored.facts["rows"], np.random.default_rng(request.seed))
+        generator, rules = np.random.default_rng(request.seed), row_rules(stored.domain, session.settings)
+        columns = draw_rows(state, stored.classes, stored.facts["rows"], generator, rules)
         writing = session.cursor()
         with transaction(writing):
             store.write_table(writing, output, stored.facts, columns, summary.off_domain(state, stored.classes))
@@ -243,7 +262,9 @@ def in_short(content: Mapping[str, Any]) -> str:
     queries = short["workload"]
     short["workload"] = list(map(_hash, queries)) if len(queries) <= MOST_QUERIES else [_hash(queries)]
     short["table"] = _hash(short["table"])  # it may be the path of a private file
-    short["declared"] = None if short["declared"] is None else _hash(short["declared"])
+    for table in ("declared", "rules declared"):
+        if short.get(table) is not None:
+            short[table] = _hash(short[table])
     return json.dumps(short, sort_keys=True)
 
 
@@ -260,10 +281,12 @@ def changes(before: object, now: str, queries: Sequence[Query]) -> str:
 
 
 def _option(name: str, old: object, new: object) -> str:
-    if name == "declared":
-        return "the domain table"
+    if name in {"declared", "rules declared"}:
+        return "the domain table" if name == "declared" else "the rules table"
     if name == "table":
         return "the private table"
+    if name == "start" and isinstance(old, list) and isinstance(new, list):
+        return "what it starts from"
     if isinstance(old, dict) and isinstance(new, dict):  # settings of the connection
         return "; ".join(
             _option(key, old.get(key), new.get(key)) for key in sorted(old) if old.get(key) != new.get(key)

@@ -25,11 +25,10 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
-from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import RELEASE, OutputError, refuse
+from mwem_sql.errors import RELEASE, DomainError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
+from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.mixture import Mixture
@@ -39,8 +38,10 @@ from mwem_sql.platform.calls import announce, frozen
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store, summary
-from mwem_sql.releases.plan import Plan, make_plan
+from mwem_sql.releases.discovery import MOST_VALUES, discover, most_frequent, warning_of
+from mwem_sql.releases.plan import Plan, make_plan, with_values
 from mwem_sql.releases.request import Request
+from mwem_sql.releases.rows import row_rules
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
 from mwem_sql.synthesis.values import draw_rows
@@ -90,15 +91,18 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         status, rho = "failed", charge.rho
         try:
             check = _check_of(session, request, plan, ledger, receipt)
+            noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+            plan, missing = _discover(session, request, plan, check, noise)
             facts = _run_and_store(
                 session,
                 request,
                 plan,
                 check,
+                noise,
                 output=output,
                 marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
-            status, rho = "done", facts["rho"]
+            status, rho = "done", facts["rho"] if plan.discovery is None else charge.rho
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"
@@ -112,6 +116,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         announce(request.table, "done")
         warnings = [
             plan.warning,
+            missing,
             *facts["beyond"],
             summary.rows_used_warning(facts),
             _uncapped(request, ledger, receipt),
@@ -134,9 +139,10 @@ def _charge(request: Request, plan: Plan) -> Charge:
     """What a release takes; its unit by the protected table's own name for it, if it has one."""
     origin = None if request.unit is None else plan.relation.origin(request.unit, RELEASE)
     unit = origin.name if origin is not None else request.unit
-    return Charge.of(
+    charge = Charge.of(
         plan.schedule.composition, unit, request.rows_per_unit, computed=unit is not None and origin is None
     )
+    return charge if plan.discovery is None else charge.finding(plan.discovery.threshold)
 
 
 def _in_short(compiled: Compiled) -> str:
@@ -171,9 +177,16 @@ def _unit_column(relation: relations.Relation, request: Request) -> str:
 
 
 def _run_and_store(
-    session: Session, request: Request, plan: Plan, check: execution.Check, *, output: Name, marks: Mapping[str, str]
+    session: Session,
+    request: Request,
+    plan: Plan,
+    check: execution.Check,
+    noise: Noise,
+    *,
+    output: Name,
+    marks: Mapping[str, str],
 ) -> dict[str, Any]:
-    outcome = _run(session, request, plan, check)
+    outcome = _run(session, request, plan, check, noise)
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.
     classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
@@ -200,11 +213,12 @@ def _run_and_store(
         "private": request.seed is None,
         **certificate.facts(bounds, compiled, outcome, measured),
         **summary.unit_facts(outcome.units),
-        "domain": json.dumps(_published(compiled).to_json()),
+        "domain": json.dumps(compiled.published.to_json()),
         "grid": json.dumps(store.classes_to_json(classes)),
     }
     announce(request.table, "rows")
-    columns = draw_rows(state, classes, rows, np.random.default_rng(request.seed))
+    generator, rules = np.random.default_rng(request.seed), row_rules(compiled.published, session.settings)
+    columns = draw_rows(state, classes, rows, generator, rules)
     off = summary.off_domain(state, classes)
     tables = {
         "measurements": _measurements(plan, outcome, classes),
@@ -222,14 +236,36 @@ def _run_and_store(
     return facts | {"release": release, "beyond": off, "rho": Charge.of(outcome.schedule.composition).rho}
 
 
-def _run(session: Session, request: Request, plan: Plan, check: execution.Check) -> Outcome:
+def _discover(
+    session: Session, request: Request, plan: Plan, check: execution.Check, noise: Noise
+) -> tuple[Plan, str | None]:
+    """The plan with the values that were found, and what is to be said of them; the plan itself if none are wanted.
+
+    With too many values a plan may be refused: then half of them are left out, until it is made. Without any it was
+    made before the charge.
+    """
+    if plan.discovery is None:
+        return plan, None
+    announce(request.table, "reading")
+    frequent = discover(session, plan.relation, plan.discovery, check, noise)
+    most = min(MOST_VALUES, max(map(len, frequent.values())))
+    while True:
+        values = most_frequent(frequent, most)
+        try:
+            return with_values(session, request, plan, values), warning_of(frequent, values)
+        except (WorkloadError, DomainError, OptionError):
+            if not most:
+                raise
+            most //= 2
+
+
+def _run(session: Session, request: Request, plan: Plan, check: execution.Check, noise: Noise) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
         The debit has been committed. Only the outcome leaves, which the kernels' select, measure and certify produced.
     """
     accountant = plan.schedule.composition.accountant()
-    noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
     announce(request.table, "reading")
     answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, check)
     answers, units = plan.pushdown.apart(answers)
@@ -256,12 +292,6 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check)
     return outcome
 
 
-def _published(compiled: Compiled) -> Domain:
-    """The domain of the released attributes only."""
-    attributes = tuple(attribute for attribute in compiled.domain if attribute.name in compiled.classes)
-    return Domain(compiled.domain.table, tuple(attribute.name for attribute in attributes), attributes)
-
-
 def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:
     """The rows of mwem.measurements; `classes` are those that are stored."""
     problem = plan.problem
@@ -269,9 +299,11 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
     firsts = {name: partition.representatives for name, partition in outcome.state.partitions.items()}
     details = {detail.name: name for name, detail in problem.details.items()}
     rows = []
-    for step, measurement in enumerate(outcome.measurements, start=1):
+    for step, measurement in enumerate([*outcome.measurements, *plan.public], start=1):
         query = None
-        if measurement.purpose == "detail":
+        if measurement.purpose == "rule":
+            name, stored = measurement.name, measurement.on(firsts)
+        elif measurement.purpose == "detail":
             # On the pieces of the attribute's domain: the cell of each.
             name = details[measurement.query.attributes[0]]
             (block,) = measurement.query.blocks

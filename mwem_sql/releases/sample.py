@@ -17,6 +17,7 @@ import pyarrow as pa
 from mwem_sql.algebra.sets import distinct
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.evaluate import load_rows
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.model.mixture import Mixture
@@ -24,6 +25,7 @@ from mwem_sql.model.state import State
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.releases.answer import Answerer
 from mwem_sql.releases.request import read_whole
+from mwem_sql.releases.rows import plain, row_rules
 from mwem_sql.synthesis.rounding import systematic_counts
 from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Workload
@@ -56,7 +58,11 @@ class Sampler:
                 what = f"given ({given!r}) is true of next to no row that {output} has"
                 hint = f"ask for more: mwem_count('{output}', ...) says how many rows a condition has"
                 raise refuse(OptionError, function, what, hint)
-        self.types = {name: classes.attribute.type for name, classes in stored.classes.items()}
+        domain = stored.domain
+        self._row_rules = row_rules(domain, ready.settings)
+        self.types = {
+            name: attribute.type if (attribute := domain.attribute(name)) else "" for name in domain.columns
+        } | {each.name: each.type for each in domain.computed}
         most = MOST_DRAWN_VALUES // len(self.types)
         self._rows = read_whole(function, "rows", max(1, round(expected)) if rows is None else rows, 1, most)
 
@@ -65,7 +71,7 @@ class Sampler:
         stored, generator = self._ready.stored, np.random.default_rng(self._seed)
         state = stored.state()
         if self._compiled is None or self._given is None:
-            return _read(state, stored.classes, self._rows, generator)
+            return self._read(state, stored.classes, self._rows, generator)
         states = list(state.states) if isinstance(state, Mixture) else [state]
         parts = [_restricted(one, self._compiled, stored.classes) for one in states]
         tables: list[pa.Table] = []
@@ -75,7 +81,7 @@ class Sampler:
                 # Somewhat more than is likely to do; at first, as if all were kept.
                 wanted = int(1.1 * (self._rows - kept) * (drawn + 1) / (kept + 1)) + 16
                 size = min(wanted, max(LEAST_BATCH, 2 * self._rows))
-                rows = _drawn(parts, size, generator)
+                rows = self._drawn(parts, size, generator)
                 rows = rows.filter(_is_true(self._given, rows, self._compiled, sandbox))
                 tables.append(rows)
                 kept, drawn = kept + rows.num_rows, drawn + size
@@ -84,6 +90,22 @@ class Sampler:
                     hint = "values off the domain are drawn as the nearest bound, or as NULL; ask for more than that"
                     raise refuse(OptionError, self._function, what, hint)
         return pa.concat_tables(tables).slice(0, self._rows)
+
+    def _drawn(self, states: Sequence[_Restricted], rows: int, generator: np.random.Generator) -> pa.Table:
+        """Rows of several states, of each as many as its share says, in random order."""
+        counts = systematic_counts(np.array([each.share for each in states]), rows, generator).tolist()
+        parts = [
+            self._read(each.state, each.classes, count, generator)
+            for each, count in zip(states, counts, strict=True)
+            if count
+        ]
+        return parts[0] if len(parts) == 1 else pa.concat_tables(parts).take(generator.permutation(rows))
+
+    def _read(
+        self, state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
+    ) -> pa.Table:
+        drawn = draw_rows(state, classes, rows, generator, self._row_rules)
+        return drawn.reader.read_all().rename_columns(list(drawn.types))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,36 +144,15 @@ def _refined(stored: Classes, finer: Classes) -> Classes:
     return Classes(pieces, finer.holding(pieces), None if stored.weights is None else stored.weigh(pieces))
 
 
-def _drawn(states: Sequence[_Restricted], rows: int, generator: np.random.Generator) -> pa.Table:
-    """Rows of several states, of each as many as its share says, in random order."""
-    counts = systematic_counts(np.array([each.share for each in states]), rows, generator).tolist()
-    parts = [
-        _read(each.state, each.classes, count, generator) for each, count in zip(states, counts, strict=True) if count
-    ]
-    return parts[0] if len(parts) == 1 else pa.concat_tables(parts).take(generator.permutation(rows))
-
-
-def _read(
-    state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
-) -> pa.Table:
-    return draw_rows(state, classes, rows, generator).reader.read_all().rename_columns(list(classes))
-
-
 def _is_true(given: str, rows: pa.Table, compiled: Compiled, sandbox: Sandbox) -> npt.NDArray[np.bool_]:
     """Of each row, whether SQL says so."""
     types = {name: classes.attribute.type for name, classes in compiled.classes.items()}
-    columns = {name: (type_text, _plain(rows.column(name))) for name, type_text in types.items()}
-    sandbox.load(compiled.domain.table, columns or {"__one": ("INTEGER", pa.array(np.zeros(rows.num_rows)))})
+    columns = {name: (type_text, plain(rows.column(name).combine_chunks())) for name, type_text in types.items()}
+    load_rows(sandbox, compiled.domain, columns or {"__one": ("INTEGER", pa.array(np.zeros(rows.num_rows)))})
     (truth,) = sandbox.evaluate(compiled.domain.table, [f"coalesce(CAST(({given}\n) AS BOOLEAN), false)"])
     return np.asarray(truth.to_numpy())
 
 
-def _plain(values: pa.ChunkedArray) -> pa.Array:
-    """One array, texts written out."""
-    whole = values.combine_chunks()
-    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
-
-
 def as_texts(rows: pa.Table) -> list[pa.Array]:
     """The columns as text that DuckDB casts to their types."""
-    return [_plain(column).cast(pa.string()) for column in rows.columns]
+    return [plain(column.combine_chunks()).cast(pa.string()) for column in rows.columns]

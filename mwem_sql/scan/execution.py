@@ -27,7 +27,7 @@ from mwem_sql.scan.engines.protocol import ChangedError, RowEngine, Snapshot
 from mwem_sql.scan.parts import Aggregates, GroupBy, Product
 from mwem_sql.scan.pushdown import Pushdown
 
-__all__ = ["ChangedError", "Check", "Fingerprint", "as_described", "engine_of", "true_answers"]
+__all__ = ["ChangedError", "Check", "Fingerprint", "as_described", "engine_of", "true_answers", "value_counts"]
 
 GROUPS = 2**18
 """Groups that are read at a time. Memory grows with it; with fewer, the fixed cost of a batch is paid more often."""
@@ -74,30 +74,56 @@ def true_answers(
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the
         curator.
     """
-    answers = _run(as_engine(rows), pushdown, check)
-    if isinstance(answers, str):  # raised out here, where the cause is no longer its context
-        raise EngineError(f"engine: {answers}")
-    return answers
+    out = np.zeros(pushdown.size, dtype=np.int64)
+
+    def read(snapshot: Snapshot) -> None:
+        for part in pushdown.parts:
+            if isinstance(part, GroupBy):
+                _run_groups(snapshot, part, pushdown, out)
+            elif isinstance(part, Product):
+                _run_product(snapshot, part, pushdown, out)
+            else:
+                _run_aggregates(snapshot, part, pushdown, out)
+
+    _read(rows, read, check)
+    return out
 
 
-def _run(engine: RowEngine | SameInstance, pushdown: Pushdown, check: Check) -> Integers | str:
-    """All answers; one of two fixed texts when anything failed, with nothing of why."""
+def value_counts(
+    rows: RowEngine | duckdb.DuckDBPyConnection, statements: Sequence[str], check: Check = lambda _: lambda: None
+) -> list[list[pa.RecordBatch]]:
+    """Of each statement, texts and how many units have each: of columns whose values nobody listed.
+
+    Privacy:
+        Returns private facts, the texts among them. They may go into `kernel.thresholds.frequent_values`.
+    """
+    out: list[list[pa.RecordBatch]] = []
+
+    def read(snapshot: Snapshot) -> None:
+        out.extend(list(snapshot.run(statement, GROUPS)) for statement in statements)
+
+    _read(rows, read, check)
+    return out
+
+
+def _read(rows: RowEngine | duckdb.DuckDBPyConnection, read: Callable[[Snapshot], None], check: Check) -> None:
+    """Read what is to be read in one snapshot."""
+    failure = _run(as_engine(rows), read, check)
+    if failure is not None:  # raised out here, where the cause is no longer its context
+        raise EngineError(f"engine: {failure}")
+
+
+def _run(engine: RowEngine | SameInstance, read: Callable[[Snapshot], None], check: Check) -> str | None:
+    """One of two fixed texts when anything failed, with nothing of why."""
     changed = (
         "the private table or its files were replaced or written to while they were read. "
         "Hint: release when nobody writes; give a new version := '...'"
     )
     try:
-        out = np.zeros(pushdown.size, dtype=np.int64)
         with engine.snapshot() as snapshot, _limited(snapshot, engine.timeout):
             fingerprint = check(snapshot)
             before = fingerprint(), snapshot.state()
-            for part in pushdown.parts:
-                if isinstance(part, GroupBy):
-                    _run_groups(snapshot, part, pushdown, out)
-                elif isinstance(part, Product):
-                    _run_product(snapshot, part, pushdown, out)
-                else:
-                    _run_aggregates(snapshot, part, pushdown, out)
+            read(snapshot)
             if (fingerprint(), snapshot.state()) != before:
                 return changed
     except ChangedError:
@@ -107,7 +133,7 @@ def _run(engine: RowEngine | SameInstance, pushdown: Pushdown, check: Check) -> 
             "the private table could not be read. Hint: the cause is withheld because it may quote a private value; "
             "ask the table's owner to run a plain SELECT count(*) on it"
         )
-    return out
+    return None
 
 
 @contextmanager

@@ -105,6 +105,10 @@ def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
     return _table("mwem_domain", locals())
 
 
+def rules(con: object, table: str, *, domain: str | None = None, rules: str | None = None) -> pa.Table:
+    return _table("mwem_rules", locals())
+
+
 def suggest_domain(con: object, table: str) -> pa.Table:
     return _table("mwem_suggest_domain", locals())
 

@@ -181,6 +181,7 @@ TABLE = Parameter("private_table", None, TEXT, "The private table by its name, a
 WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, by its bare name. In Python also a "
                                               "frame or a Workload.")
 DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
+RULES_TABLE = Parameter("rules", "NULL", VALUE, "The name of a rules table. NULL: <table>_rules, if there is one.")
 OUTPUT = Parameter("output", None, TEXT, "The output of a release by its name, as text: 'adult_synthetic'.")
 CONFIDENCE_LEVEL = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: "
                                                          "above 0 and below 1.")
@@ -201,11 +202,14 @@ RELEASE_OPTIONS = (
                                       "published it. NULL: estimated from what is measured, or with 1/20 of the "
                                       "budget."),
     DOMAIN_TABLE,
+    RULES_TABLE,
     Parameter("unit", "NULL", VALUE, "The column that identifies a person: all rows of a person are protected "
                                      "together. NULL: each row by itself."),
     Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit."),
     Parameter("start", "'uniform'", VALUE, "What the first round starts from. 'histogram': a noisy histogram of the "
-                                           "whole domain, for a quarter of the budget."),
+                                           "whole domain, for a quarter of the budget. The output of an earlier "
+                                           "release, or a table of public rows: what these say of columns of the "
+                                           "same names. It is dropped where it turns out to be wrong."),
     Parameter("average", "false", VALUE, "true: release the average of all rounds, not the last one. This is the "
                                          "paper's figure and its theorem, without replays."),
     Parameter("fit", "'mirror'", VALUE, "How measurements are fitted after each round. 'mirror': all at once, until "
@@ -256,3 +260,4 @@ BIN_COUNT = ResultColumn("bins", "INTEGER", "Equal bins that its values are coun
 EDGES = ResultColumn("edges", "VARCHAR[]", "Where bins begin, after the first at low, if they are not equal.")
 NULLABLE = ResultColumn("nullable", "BOOLEAN", "Whether NULL is a value of its own.")
 OPEN = ResultColumn("open", "BOOLEAN", "Whether values off the list are one class more.")
+DISCOVER = ResultColumn("discover", "BOOLEAN", "Whether a release finds its values, those of enough units.")

@@ -69,7 +69,24 @@ _DECLARATIONS = (
             ResultColumn("declared", "VARCHAR", "Where that is declared: ENUM, BOOLEAN, CHECK or the domain table."),
             ResultColumn("lacks", "VARCHAR", "What is missing before the column can be asked about or grouped by; "
                                              "NULL: nothing."),
-            shared.EDGES,
+            shared.EDGES, shared.DISCOVER,
+        ),
+    ),
+    SqlFunction(
+        name="mwem_rules", body=bodies.rules, section="Say what is possible and what is asked", cost="nothing",
+        purpose="What is possible of several columns together: CHECKs, generated columns and the rows of a rules "
+                "table. No synthetic row breaks one, and none takes any budget. Reads no private row.",
+        example="FROM mwem_rules('adult')  ->  age >= 15 OR marital = 'never', [age, marital], CHECK, cells of the "
+                "model are 0, NULL",
+        parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.RULES_TABLE),
+        columns=(
+            ResultColumn("rule", "VARCHAR", "A condition that no row makes false, or what a column is computed by."),
+            ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
+            ResultColumn("declared", "VARCHAR", "Where it is declared: CHECK, GENERATED or the rules table."),
+            ResultColumn("holds", "VARCHAR", "cells of the model are 0: as far as classes of a workload tell rows "
+                                             "apart that break it. rows are drawn again: it joins too many values. "
+                                             "computed: the column is not modelled."),
+            ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
         ),
     ),
     SqlFunction(

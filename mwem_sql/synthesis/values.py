@@ -5,20 +5,27 @@ Inside a piece the density rises or falls towards its neighbours'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.domains.classes import Classes
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
 from mwem_sql.synthesis.rounding import systematic_counts
+
+TRIES = 20
+"""Times that a row which breaks a rule is drawn again inside its classes, before another row takes its place. Larger:
+closer to the model where few values of a class meet a rule, in more time."""
+
+Arrays: TypeAlias = dict[str, pa.Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +36,34 @@ class SyntheticRows:
     reader: pa.RecordBatchReader
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowRules:
+    """What is asked of rows beside the model: that they meet rules, and columns that are computed of others."""
+
+    columns: Sequence[str]
+    """Those that rules are about."""
+    meets: Callable[[Arrays], Flags]
+    """Of each row, whether it meets all rules."""
+    computed: Mapping[str, str]
+    """Computed columns and their types."""
+    compute: Callable[[Arrays], Arrays]
+    order: Sequence[str]
+    """Of all columns."""
+
+
 def draw_rows(
-    state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
+    state: State | Mixture,
+    classes: Mapping[str, Classes],
+    rows: int,
+    generator: np.random.Generator,
+    rules: RowRules | None = None,
 ) -> SyntheticRows:
-    """Columns in the order of `classes`; all but the first batch are drawn while they are read."""
-    batches = _batches(state, classes, rows, generator)
+    """Columns in the order of `classes`, or of the rules; all but the first batch are drawn while they are read."""
+    batches = _batches(state, classes, rows, generator, rules)
     first = next(batches)
     types = {name: each.attribute.type for name, each in classes.items()}
+    if rules is not None:
+        types = {name: {**types, **rules.computed}[name] for name in rules.order}
     return SyntheticRows(types, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
 
 
@@ -45,14 +73,58 @@ def uniform_choice(sizes: Floats, count: int, generator: np.random.Generator) ->
 
 
 def _batches(
-    state: State | Mixture, classes: Mapping[str, Classes], rows: int, generator: np.random.Generator
+    state: State | Mixture,
+    classes: Mapping[str, Classes],
+    rows: int,
+    generator: np.random.Generator,
+    rules: RowRules | None,
 ) -> Iterator[pa.RecordBatch]:
     slopes = {
         name: each.slopes(state.marginal([name])) for name, each in classes.items() if each.attribute.values is None
     }
+
+    def values(name: str, codes: Codes) -> pa.Array:
+        return _values(classes[name], codes, slopes.get(name), generator)
+
     for codes in draw_codes(state, rows, generator):
-        arrays = [_values(each, codes.pop(name), slopes.get(name), generator) for name, each in classes.items()]
-        yield pa.record_batch(arrays, names=[f"c{number}" for number in range(len(arrays))])
+        kept = {} if rules is None else {name: codes[name] for name in rules.columns}
+        columns = {name: values(name, codes.pop(name)) for name in classes}
+        if rules is not None:
+            columns = _within(rules, columns, kept, values, generator)
+            columns |= rules.compute(columns)
+            columns = {name: columns[name] for name in rules.order}
+        yield pa.record_batch(list(columns.values()), names=[f"c{number}" for number in range(len(columns))])
+
+
+def _within(
+    rules: RowRules,
+    columns: Arrays,
+    codes: Mapping[str, Codes],
+    values: Callable[[str, Codes], pa.Array],
+    generator: np.random.Generator,
+) -> Arrays:
+    """Rows that meet rules: those that do not are drawn again inside their classes.
+
+    After that another row, drawn at random, takes the place of one that still does not: what is kept is distributed as
+    the model is, given the rules.
+    """
+    if not rules.columns:
+        return columns
+    wrong = np.flatnonzero(~rules.meets(columns))
+    for _ in range(TRIES):
+        if not wrong.size:
+            return columns
+        fresh = {name: values(name, codes[name][wrong]) for name in rules.columns}
+        places = np.arange(len(next(iter(columns.values()))))
+        places[wrong] = len(places) + np.arange(len(wrong))
+        columns |= {name: pa.concat_arrays([columns[name], fresh[name]]).take(pa.array(places)) for name in fresh}
+        wrong = wrong[~rules.meets(fresh)]
+    right = np.setdiff1d(np.arange(len(next(iter(columns.values())))), wrong)
+    if wrong.size and right.size:
+        places = np.arange(len(right) + len(wrong))
+        places[wrong] = generator.choice(right, len(wrong))
+        columns = {name: array.take(pa.array(places)) for name, array in columns.items()}
+    return columns
 
 
 def _values(classes: Classes, codes: Codes, slopes: Floats | None, generator: np.random.Generator) -> pa.Array:

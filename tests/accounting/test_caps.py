@@ -67,10 +67,10 @@ def test_a_cap_with_delta_counts_rho_and_converts_once(plain: Connection, ledger
     debit(plain, ledger, "1/10")
     spent = zcdp_rho(Fraction(1), Fraction(1, 10**9)) + Fraction(1, 200)
     assert ledger.at(plain.cursor()).balance.spent == spent
-    left = own.limit - spent
+    left = own.limit() - spent
     with pytest.raises(
         BudgetError,
-        match=rf"and {float(left):g} of {float(own.limit):g} is left: enough for epsilon {own.epsilon(left):g} at "
+        match=rf"and {float(left):g} of {float(own.limit()):g} is left: enough for epsilon {own.epsilon(left):g} at "
         rf"delta 1e-06",
     ):
         debit(plain, ledger, "1")

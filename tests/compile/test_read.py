@@ -21,7 +21,7 @@ from mwem_sql.language import conditions, dialect, predicate
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.workload import Query, Workload
 
-COLUMNS = {name: name for name in ("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d")}
+COLUMNS = predicate.Columns(("age", "hours", "sex", "city", "we ird", "and", "größe", "straße", "c and d"))
 
 
 numbers = st.one_of(

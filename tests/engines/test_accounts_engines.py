@@ -17,11 +17,12 @@ import pytest
 from servers import superuser
 
 import mwem_sql
-from mwem_sql.accounting.caps import Cap, Charge, pure_rho
+from mwem_sql.accounting.caps import Cap, Charge
 from mwem_sql.accounting.ledger import Ledger, ledger_of
 from mwem_sql.boundary.relations import describe
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import pure_rho
 from mwem_sql.platform.catalog import Place
 
 pytestmark = pytest.mark.engines

@@ -8,7 +8,7 @@ from sqlglot import exp
 from mwem_sql.language import dialect, predicate
 from mwem_sql.language.conditions import Compound, Leaf, comparison, condition, conjuncts, leaf, leaves
 
-COLUMNS = {name.lower(): name for name in ("Age", "hours", "sex", "b")}
+COLUMNS = predicate.Columns(("Age", "hours", "sex", "b"))
 
 
 def parse(text: str) -> exp.Expr:

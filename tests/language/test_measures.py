@@ -31,6 +31,7 @@ from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.kernel.scales import noise_scale
 from mwem_sql.language.measures import LEVELS, read_measure, to_grid
+from mwem_sql.language.predicate import Columns
 from mwem_sql.loop.loop import mwem
 from mwem_sql.loop.plan import SHARES
 from mwem_sql.loop.problem import Problem
@@ -142,7 +143,7 @@ def test_a_wide_grid_is_rounded_to_a_power_of_two() -> None:
     ],
 )
 def test_aggregates(text: str, inner: str, is_average: bool) -> None:
-    found = read_measure(text, {"age": "age"}, "staff")
+    found = read_measure(text, Columns(["age"]), "staff")
     assert (found.text, found.is_average) == (inner, is_average)
 
 

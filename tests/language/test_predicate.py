@@ -14,7 +14,7 @@ from sqlglot import exp
 from mwem_sql.errors import PredicateError
 from mwem_sql.language import dialect, predicate
 
-COLUMNS = {name.lower(): name for name in ("Age", "hours", "sex", "d", "ts", "x", "b", "my col", "select", "Größe")}
+COLUMNS = predicate.Columns(("Age", "hours", "sex", "d", "ts", "x", "b", "my col", "select", "Größe"))
 
 
 def parse(text: str) -> exp.Expr:

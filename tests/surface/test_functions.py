@@ -135,6 +135,7 @@ CALLS = (
     "(SELECT mwem_count_interval('o', 'true', confidence := {}))",
     "mwem_plan('people', workload, 1, seed := {})",
     "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})",
+    "mwem_plan('people', workload, 1, rules := {})", "mwem_rules({})", "mwem_rules('people', rules := {})",
     "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
     "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})",
     "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",

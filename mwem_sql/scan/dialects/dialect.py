@@ -36,6 +36,10 @@ TEXT_TYPES = ("VARCHAR", "UUID")
 """Types that are compared by the bytes of their texts, as labels of an ENUM are."""
 
 
+LONGEST_TEXT = 200
+"""Characters of a text that is a category. Longer ones are not found by a release. More: larger lists in SQL."""
+
+
 class PrivateRows(Protocol):
     """What a scan reads: a table, or the SELECT of a private relation."""
 
@@ -154,6 +158,30 @@ class Dialect:
             )
         return column
 
+    def value_counts(self, table: PrivateRows, column: str, unit: Unit | None) -> exp.Select:
+        """How many units have each text of a column, and of how many rows where there is no unit: text and count.
+
+        Of a unit that has more texts than rows are used, those with the least hashes count: no unit's choice depends on
+        another's. Texts of more than `LONGEST_TEXT` characters are not counted, nor is NULL.
+        """
+        cell = exp.column(column, quoted=True)
+        text = self.text(cell.copy(), "VARCHAR")
+        length = exp.LTE(this=exp.Length(this=cell.copy()), expression=exp.Literal.number(LONGEST_TEXT))
+        rows = exp.select().from_(table.tree()).where(has_value(cell), length)
+        if unit is None:
+            return self._counted(
+                [exp.column("t", table="__texts")], rows.select(exp.alias_(text, "t")).subquery("__texts")
+            )
+        rows = rows.where(has_value(exp.column(unit.column, quoted=True))).distinct()
+        pairs = rows.select(exp.alias_(self.unit_key(unit), "u"), exp.alias_(text, "t")).subquery("__pairs")
+        key, value = exp.column("u", table="__pairs"), exp.column("t", table="__pairs")
+        order = [exp.Ordered(this=item) for item in (self.hash([key, value]), value.copy())]
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[key.copy()], order=exp.Order(expressions=order))
+        ranked = exp.select(value.copy(), exp.alias_(rank, "r")).from_(pairs).subquery("__ranked")
+        kept = exp.LTE(this=exp.column("r", table="__ranked"), expression=exp.Literal.number(unit.rows))
+        bounded = exp.select(exp.column("t", table="__ranked")).from_(ranked).where(kept).subquery("__texts")
+        return self._counted([exp.column("t", table="__texts")], bounded)
+
     def grouped(self, source: exp.Expr, columns: Sequence[Classes]) -> exp.Select:
         """Group by codes; where one is looked up in a list, by the value, and then turn the groups into codes."""
         query = self._counted([self._key(classes) for classes in columns], source.copy())
@@ -206,6 +234,8 @@ class Dialect:
                 for value, code in code_of.items()
             ]
             return _narrow(exp.Case(ifs=cases, default=exp.Literal.number(missing(classes))), classes)
+        if not codes:  # an open list of nothing
+            return _narrow(choose(is_null(key), missing(classes), other(classes)), classes)
         # A binary search among all values that are listed, and one comparison.
         texts = sorted(codes, key=_order(attribute))
         constants = [self.constant(text, attribute.type) for text in texts]

@@ -82,6 +82,10 @@ class DuckDBDialect(Dialect):
         )  # fmt: skip
         return bounded.subquery("__bounded")
 
+    def text(self, value: exp.Expr, type_text: str) -> exp.Expr:
+        """A text that is compared by its bytes, whatever the collation of its column."""
+        return exp.Collate(this=as_text(value, type_text), expression=exp.to_identifier("C", quoted=True))
+
     def unit_key(self, unit: Unit) -> exp.Expr:
         """What distinguishes units: the bytes of a text. A collation takes 'aB3' for 'Ab3', which is another unit."""
         column = exp.column(unit.column, quoted=True)
@@ -130,6 +134,8 @@ class DuckDBDialect(Dialect):
             return key
         attribute = classes.attribute
         values = attribute.values or ()
+        if not values:  # an open list of nothing
+            return cast(choose(is_null(key), None, other(classes)), _integer_type(classes.count))
         # A listed value as an ENUM in the order of the list; NULL for anything else.
         kind = exp.DataType(this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(text) for text in values])
         text = as_text(key, attribute.type) if _compares_exactly(attribute) else key
@@ -270,7 +276,7 @@ def _exact(attribute: Attribute) -> exp.Expr:
     column = exp.column(attribute.name, quoted=True)
     if _compares_exactly(attribute):
         return column
-    return exp.Collate(this=as_text(column, attribute.type), expression=exp.to_identifier("C", quoted=True))
+    return DUCKDB.text(column, attribute.type)
 
 
 def _compares_exactly(attribute: Attribute) -> bool:
