@@ -6,7 +6,8 @@
 
 DIR holds acs/: Texas is the half `choose`, Massachusetts `report`; --excerpt is any other file with these columns. A
 budget is EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by
-which rows are scored. --checks declares in the schema what cannot be, --every prints the share of rows by rule.
+which rows are scored. --checks declares what cannot be and which columns follow from others, --every prints the share
+of rows by rule.
 --references scores true shares without noise in two models, each column given the area and a tree given the area; and
 independent one-ways of the declared bins with the budgets' epsilons.
 --rows scores rows that something else has made, in CSV files like the excerpt's. nist_table.py says how columns are

@@ -69,7 +69,7 @@ class Excerpt:
     path: Path
     dictionary: Path
     checks: bool = False
-    """Whether the schema says what cannot be."""
+    """Whether the schema says what cannot be, and a rules table which columns follow from others."""
 
     @cached_property
     def con(self) -> duckdb.DuckDBPyConnection:
@@ -93,7 +93,25 @@ class Excerpt:
         con.execute(f"CREATE TABLE private ({', '.join(columns)})")
         con.execute(f"CREATE TABLE areas AS SELECT DISTINCT {AREA}, {DENSITY} FROM raw")
         self._insert(con, "private")
+        if self.checks:
+            con.execute("CREATE TABLE private_rules (rule VARCHAR)")
+            con.executemany("INSERT INTO private_rules VALUES (?)", [[text] for text in self._equations(con, areas)])
         return con
+
+    def _equations(self, con: duckdb.DuckDBPyConnection, areas: dict[str, str]) -> list[str]:
+        """Columns that follow from others: the density of an area, and a decile by the incomes at which it begins.
+
+        Where deciles begin is a fact of the state, which the survey publishes; here it is read off the excerpt.
+        """
+        densities = " ".join(f"WHEN '{area}' THEN '{density}'" for area, density in areas.items())
+        begins = con.execute(
+            "SELECT PINCP_DECILE, min(PINCP) FROM private WHERE PINCP IS NOT NULL GROUP BY ALL ORDER BY 1 DESC"
+        ).fetchall()
+        deciles = " ".join(f"WHEN PINCP >= {low} THEN '{decile}'" for decile, low in begins[:-1])
+        return [
+            f"{DENSITY} = CASE {AREA} {densities} END",
+            f"PINCP_DECILE = CASE {deciles} WHEN PINCP IS NOT NULL THEN '{begins[-1][0]}' END",
+        ]
 
     @cached_property
     def columns(self) -> dict[str, dict[str, Any]]:

@@ -170,15 +170,17 @@ OPTIONS = [
     release("mwem_release: total (0) must be a number from 1. Hint: leave total out", total=0),
     release("mwem_release: total (1e+12) is more than 1,000,000,000 rows. Hint: give rows := 1000000", total=10**12),
     release("mwem_release: average (1) must be true or false. Hint: leave average out for false", average=1),
-    release("mwem_release: start ('uniforn') must be 'uniform' or 'histogram'. Hint: did you mean 'uniform'? leave "
-            "start out", start="uniforn"),
+    release("mwem_release: start ('uniforn') is neither 'uniform' nor 'histogram' nor a release or table of this call. "
+            "Hint: did you mean 'uniform'? name the output", start="uniforn"),
     release("mwem_release: version ('') must be text, and not empty. Hint: leave version out", version=""),
     release("mwem_release: rows_per_unit (2) needs a unit. Hint: name the column", rows_per_unit=2),
     release("mwem_release: unit ('nam') is not a column of people. Hint: did you mean 'name'? its columns are 'age'",
     unit="nam", rows_per_unit=1),
     release("mwem_release: unit ('parts') is of type INTEGER[], of which equal values need not be the same. Hint: "
             "identify units", unit="parts", rows_per_unit=1),
-    release("mwem_release: start ('hist') must be 'uniform' or 'histogram'", start="hist"),
+    release("mwem_release: start (3) must be 'uniform' or 'histogram', or the name of a release", start=3),
+    release("mwem_release: fit ('mirrored') must be 'mirror' or 'replay'", fit="mirrored"),
+    release("mwem_release: start ('hist') is neither 'uniform' nor 'histogram' nor a release", start="hist"),
     Case("mwem_budget: rows_per_unit (3) needs a unit. Hint: name the column",
     "CALL mwem_budget('people', 1, rows_per_unit := 3)"),
     Case("mwem_budget: unit ('who') is computed by a view, so that a cap could not count by it. Hint: name a column "

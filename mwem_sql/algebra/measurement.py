@@ -24,10 +24,10 @@ KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
 Purpose: TypeAlias = Literal[
-    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "rule"
+    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start", "rule"
 ]
-"""What a share is for. Of these "certify" and "units" have no query, and "rule" has no share: what is public is known
-without noise."""
+"""What a share is for. Of these "certify", "units" and "start" have no query, and "rule" has no share: what is public
+is known without noise."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

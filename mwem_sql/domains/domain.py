@@ -139,7 +139,7 @@ def read_domain(
     several, computed = list(rules_of_schema(relation)), list(computed_of_schema(relation, declared))
     table = _public_table(con, relation, place, "rules", rules)
     if table is not None:
-        more, others = rules_of_table(con, relation, table)
+        more, others = rules_of_table(con, relation, table, place)
         several += more
         computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
     names = tuple(column.name for column in relation.columns)

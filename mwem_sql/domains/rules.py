@@ -6,18 +6,22 @@ catalog and public rows only, and evaluates nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import duckdb
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
+from mwem_sql.boundary.public import check_public
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import is_long
 from mwem_sql.domains.declarations import check_conditions
-from mwem_sql.errors import DomainError, did_you_mean, refuse
+from mwem_sql.errors import DomainError, TableError, did_you_mean, refuse
 from mwem_sql.language import conditions, dialect
 from mwem_sql.language.conditions import columns_of, conjuncts
 from mwem_sql.language.dialect import fold
@@ -27,6 +31,7 @@ from mwem_sql.platform import catalog
 
 RULES_COLUMN = "rule"
 """The one column of a rules table."""
+_KEY = re.compile(r"\s*foreign\s+key\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,20 @@ def computed_of_schema(relation: Relation, declared: Mapping[str, Attribute]) ->
 
 
 def rules_of_table(
-    con: duckdb.DuckDBPyConnection, relation: Relation, table: catalog.Name
+    con: duckdb.DuckDBPyConnection, relation: Relation, table: catalog.Name, place: catalog.Place
 ) -> tuple[list[PublicRule], list[Computed]]:
-    """What a rules table declares: conditions, and `column = expression` for columns that are computed of others."""
+    """What a rules table declares: conditions, `column = expression` for columns that are computed of others, and keys.
+
+    FOREIGN KEY (...) REFERENCES t (...) says that t is public, too.
+    """
     types = {column.name: column.type for column in relation.columns}
     names = Columns(types)
     rules, computed = list[PublicRule](), dict[str, exp.Expr]()
     for text in _texts(con, table):
+        key = _foreign_key(text)
+        if key is not None:
+            rules.append(PublicRule(_listed(con, relation, place, names, key), "rules table"))
+            continue
         tree = parse(text, names, "rule", relation.name.stem)
         for part in conjuncts(tree):
             follows = _equation(part)
@@ -124,6 +136,58 @@ def _texts(con: duckdb.DuckDBPyConnection, table: catalog.Name) -> list[str]:
         raise refuse(DomainError, "rules", what, f"{near}it has one column, rule VARCHAR, with a condition in each row")
     read = exp.select(cast(exp.column(present[0], quoted=True), "VARCHAR")).from_(table.tree())
     return [text for (text,) in con.execute(read.sql("duckdb")).fetchall() if text is not None]
+
+
+def _foreign_key(text: str) -> exp.ForeignKey | None:
+    """A text as a foreign key, if it begins as one."""
+    if not _KEY.match(text):
+        return None
+    try:
+        tree = sqlglot.parse_one(f"CREATE TABLE t ({text}\n)", dialect="duckdb").find(exp.ForeignKey)
+    except (SqlglotError, RecursionError):
+        tree = None
+    reference = tree.args.get("reference") if tree is not None else None
+    schema = reference.this if reference is not None else None
+    if tree is None or not isinstance(schema, exp.Schema) or len(schema.expressions) != len(tree.expressions):
+        what = f"rule ({text!r}) is not a foreign key with the columns on both sides"
+        raise refuse(DomainError, "rules", what, "write FOREIGN KEY (zip, city) REFERENCES places (zip, city)")
+    return tree
+
+
+def _listed(
+    con: duckdb.DuckDBPyConnection, relation: Relation, place: catalog.Place, names: Columns, key: exp.ForeignKey
+) -> str:
+    """A foreign key as a condition: its columns are NULL, or as in some row of the public table."""
+    schema = key.args["reference"].this
+    text = schema.this.sql("duckdb")
+    lookup = catalog.find(con, text, place)
+    if lookup is None:
+        what = f"table ({text!r}) that a rule refers to does not exist for this call"
+        raise refuse(TableError, "rules", what, f"{catalog.nearest(con, text, place)}create it, and COMMIT")
+    check_public(con, lookup, relation.names, "lookup table", "rules")
+    present = {fold(column.name): column.name for column in catalog.columns(con, lookup[0])}
+    types = {column.name: column.type for column in relation.columns}
+    for column, listed in [*((each.name, names) for each in key.expressions),
+                          *((each.name, present) for each in schema.expressions)]:  # fmt: skip
+        if fold(column) not in listed:
+            what = f"a foreign key names the unknown column {column!r}"
+            near = did_you_mean(column, list(listed.values()))
+            raise refuse(DomainError, "rules", what, f"{near}the columns are {', '.join(listed.values())}")
+    columns = [names[fold(each.name)] for each in key.expressions]
+    read = [cast(exp.column(present[fold(each.name)], quoted=True), "VARCHAR") for each in schema.expressions]
+    rows = con.execute(exp.select(*read).distinct().from_(lookup[0].tree()).order_by(*map(str, range(1, len(read) + 1)))
+                       .sql("duckdb")).fetchall()  # fmt: skip
+    combinations = [
+        exp.Tuple(expressions=[cast(exp.Literal.string(value), types[name]) for name, value in zip(columns, row,
+                                                                                                  strict=True)])
+        for row in rows
+        if None not in row
+    ]  # fmt: skip
+    trees = [exp.column(name, quoted=True) for name in columns]
+    missing = [exp.Is(this=tree.copy(), expression=exp.null()) for tree in trees]
+    if not combinations:
+        return dialect.sql(exp.or_(*missing))
+    return dialect.sql(exp.or_(*missing, exp.In(this=exp.Tuple(expressions=trees), expressions=combinations)))
 
 
 def _equation(tree: exp.Expr) -> tuple[str, exp.Expr] | None:

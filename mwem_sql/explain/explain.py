@@ -27,6 +27,10 @@ SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000
 
 
+SHOWN_PAIRS = 5
+"""Pairs of a start that are listed."""
+
+
 def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
     release = None
@@ -59,7 +63,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         **({} if plan.discovery is None else {"discovers": plan.discovery.words}),
         "rounds": _rounds(schedule),
         "total": _total(request, schedule),
-        "start": request.start,
+        "start": _start(request, plan),
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
@@ -98,6 +102,17 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         }
         for value in aggregates(part, plan.pushdown.dialect):
             yield {"item": "aggregate", "value": value}
+
+
+def _start(request: Request, plan: Plan) -> str:
+    start, shares = plan.problem.start, plan.schedule.of("start")
+    if start is None:
+        return request.start
+    pairs = ", ".join(" with ".join(pair.names) for pair in start.pairs[:SHOWN_PAIRS])
+    more = f" and {len(start.pairs) - SHOWN_PAIRS:,} more" if len(start.pairs) > SHOWN_PAIRS else ""
+    said = f"{request.start}: {', '.join(start.one_ways)}" + (f"; {pairs}{more}" if pairs else "")
+    share = f"{float(shares[0].share / plan.schedule.limit):.0%} of the budget" if shares else "what is measured"
+    return f"{said}; {share} tells whether it is kept"
 
 
 def aggregates(

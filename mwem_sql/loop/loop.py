@@ -17,7 +17,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.kernel.kernel import Kernel
-from mwem_sql.loop import details
+from mwem_sql.loop import details, start
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
 from mwem_sql.loop.plan import Schedule, best
@@ -66,7 +66,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
 
 def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progress: Progress) -> Fit:
     """A_0: everything that is measured without a selection, in the order of its lines."""
-    A = State.unsplit(problem.sizes, m.total(), problem.support)
+    A = problem.beginnings(m.total())[0]
     lines = schedule.of("histogram", "first", "always", "round")
     refined, pending, direct = list[int](), list[int](), list[int]()
     for place, line in enumerate(lines, start=1):
@@ -85,13 +85,15 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             if line.how == "start":
                 A = from_histogram(query, measured, State.unsplit(problem.sizes, m.total(), problem.support))
             elif line.how == "with prior":
-                A = from_histogram_with_prior(query, measured, State.unsplit(problem.sizes, m.total(), problem.support))
+                A = from_histogram_with_prior(query, measured, problem.beginnings(m.total()))
             else:
                 direct.append(q)
         if line.purpose == "round":
             progress(place, len(lines), q)
     if pending:
         m.give(A, pending)
+    for line in schedule.of("start"):
+        A = start.settle(problem, m, A, refined, line.share)
     fit = Fit(A)
     if not schedule.left:
         m.sweep(A, refined)

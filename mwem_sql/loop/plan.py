@@ -26,7 +26,7 @@ their count; `with prior`: one that is shrunk towards the even distribution, and
 
 SHARES: Final[dict[str, Fraction]] = {
     "total": Fraction(1, 20), "glance": Fraction(1, 50), "histogram": Fraction(1, 4), "first": Fraction(3, 20),
-    "detail": Fraction(1, 20), "certify": Fraction(1, 50), "units": Fraction(1, 50),
+    "detail": Fraction(1, 20), "certify": Fraction(1, 50), "units": Fraction(1, 50), "start": Fraction(1, 50),
     "select": Fraction(3, 20), "paper": Fraction(1, 2), "always": Fraction(1),
 }  # fmt: skip
 """What is no matter of importance and cells: of the budget, but for the last three.
@@ -40,6 +40,7 @@ SHARES: Final[dict[str, Fraction]] = {
 | detail | the budget: distributions inside classes | values nearer to the true ones, more noise | `ordinary.py` |
 | certify | the budget | the error is known better, answers have more noise | `coverage.py --shares` |
 | units | the budget; a unit counts once there, however many rows it has | the same for left-out rows | `coverage.py` |
+| start | the budget: whether a start is better than none | a wrong one is noticed more often | `past.py` |
 | select | a round | the worst query is selected more often, and known less well | `benchmarks/adult.py` |
 | paper | a round of the paper's figure, whose theorem is about it | the same | the theorem |
 | always | a round: what a query measured in any case takes on average | others are known worse | `always.py` |
@@ -177,8 +178,8 @@ class Schedule:
     def with_histogram(self) -> Schedule:
         """One histogram of the whole domain in the place of what comes first and of rounds."""
         assert self.instead is not None
-        histogram = replace(self.instead, share=self.share("first") + self.left)
-        others = [line for line in self.lines if line.purpose != "first"]
+        histogram = replace(self.instead, share=self.share("first", "start") + self.left)
+        others = [line for line in self.lines if line.purpose not in {"first", "start"}]
         place = sum(line.purpose == "total" for line in others)
         return replace(self, lines=(*others[:place], histogram, *others[place:]), left=Fraction(0), instead=None)
 

@@ -18,6 +18,7 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
 
@@ -36,6 +37,7 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
+    `start` is what the run begins with; None for the even distribution.
     """
 
     queries: Queries
@@ -50,6 +52,7 @@ class Problem:
     pushed: Sequence[LinearQuery] = ()
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
     support: Support[State] | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))
@@ -68,6 +71,11 @@ class Problem:
         """The number of the first query that is pushed down only to be certified."""
         return len(self.queries) + (self.histogram is not None)
 
+    def beginnings(self, total: float) -> list[State]:
+        """A_0 before anything is measured: with the start, if there is one, and without it."""
+        even = State.unsplit(self.sizes, total, self.support)
+        return [even] if self.start is None else [self.start.state(self.sizes, total, self.support), even]
+
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
     ) -> list[Planned]:
@@ -83,6 +91,7 @@ class Problem:
         return [
             *([total] if selects and self.total is None else []),
             *ahead,
+            *([Planned(purpose="start")] if selects and self.start is not None else []),
             *details,
             *([Planned(purpose="certify")] if certify else []),
             *([Planned(purpose="units")] if units else []),

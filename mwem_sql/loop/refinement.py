@@ -179,12 +179,21 @@ class Levels:
 class Refinement:
     """A partition of cells that follows the data, and all that was measured of it.
 
-    `base` is what is known of the cells otherwise. A node of the tree is open if it is known: measured, or the sum of
+    `base` is what is known of the cells otherwise; `even` is the same without a start, if the base has one: what was
+    measured says which of the two is nearer. A node of the tree is open if it is known: measured, or the sum of
     known halves. The known nodes without known halves are the leaves. What is measured next is a cut through the open
     nodes: leaves, and nodes above them whose leaves have too few rows to be told apart.
     """
 
-    def __init__(self, shape: Sequence[int], base: Floats, *, by_cells: bool = False, at_once: bool = False) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        base: Floats,
+        *,
+        even: Floats | None = None,
+        by_cells: bool = False,
+        at_once: bool = False,
+    ) -> None:
         """Begins with the coarsest partition that is measured.
 
         `by_cells`: only cuboids are asked for; `at_once`: single cells are measured, and nothing else.
@@ -193,7 +202,10 @@ class Refinement:
         self._levels = self.tree.levels[-1:] if at_once else self.tree.levels
         self._by_cells = by_cells
         self._shape = tuple(shape)
-        self._base = np.maximum(base / base.sum(), np.finfo(np.float64).tiny)
+        # The last one without a start.
+        least = np.finfo(np.float64).tiny
+        self._known = [np.maximum(each / each.sum(), least) for each in (base, even) if each is not None]
+        self._base = self._known[0]
         self._bases = self._sums_of(self._base)
         nodes = [len(starts) for starts in self.tree.starts]
         first = self._levels[0]
@@ -202,6 +214,11 @@ class Refinement:
         self._open = [np.full(count, level <= first) for level, count in enumerate(nodes)]
         self._leaf = [np.full(count, level == first) for level, count in enumerate(nodes)]
         self._cut = [leaf.copy() for leaf in self._leaf]
+
+    @property
+    def follows_start(self) -> bool:
+        """Whether there is a start, and what was measured is nearer to it than to what is known without it."""
+        return len(self._known) > 1 and self._base is self._known[0]
 
     @property
     def levels(self) -> Levels:
@@ -230,6 +247,7 @@ class Refinement:
         of halves that it comes from.
         """
         tree, estimates = self._solved_up()
+        self._choose_base(tree, estimates)
         rows, variances = tree.down(estimates), tree.variances
         noise, sure = sqrt(variance), SURE_OF_CELLS if self._by_cells else SURE
         uneven = self._unevenness(rows, tree)
@@ -282,6 +300,7 @@ class Refinement:
         that what was measured is nearest to is taken.
         """
         tree, estimates = self._solved_up()
+        self._choose_base(tree, estimates)
         leaves = self._leaves(tree, estimates, self._base, total)
         if len(self._shape) > 1:
             cells = leaves.cells.reshape(self._shape)
@@ -300,6 +319,13 @@ class Refinement:
                 leaves = self._leaves(tree, estimates, best, total)
         return leaves
 
+    def _choose_base(self, tree: LeastSquares, estimates: Sequence[Floats]) -> None:
+        """With a start or without it: whichever what was measured is nearer to."""
+        if len(self._known) > 1:
+            rows = tree.down(estimates)
+            self._base = min(self._known, key=lambda base: self._surprise(rows, tree, base))
+            self._bases = self._sums_of(self._base)
+
     def _leaves(self, tree: LeastSquares, estimates: Sequence[Floats], base: Floats, total: float) -> Leaves:
         shrunk = self._shrunk(tree, estimates, self._sums_of(base), total)
         rows = np.concatenate([each[leaf] for each, leaf in zip(shrunk, self._leaf, strict=True)])
@@ -315,6 +341,19 @@ class Refinement:
             has_noise = noise > 0
             surprise += float(np.log1p(np.square(away[has_noise]) / noise[has_noise]).sum())
         return surprise
+
+    def _noise_share(self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats]) -> float:
+        """What noise explains of the differences from a base (James and Stein): of k numbers, k - 2 over their squares.
+
+        The two halves of a node differ by one number.
+        """
+        rows, squares, count = tree.down(estimates), 0.0, 0
+        for level in range(1, len(rows)):
+            away, _, noise = self._differences(rows, tree, base, level)
+            has_noise = noise > 0
+            squares += float((np.square(away[has_noise]) / noise[has_noise]).sum()) / 2
+            count += len(np.unique(self.tree.parents[level][has_noise]))
+        return min(1.0, max(0, count - 2) / squares) if squares > 0 else 0.0
 
     def _unevenness(self, rows: Sequence[Floats], tree: LeastSquares) -> list[Floats]:
         """Of each node, by how much of their rows the halves below it differ from the base; at most 1.
@@ -388,7 +427,11 @@ class Refinement:
     def _shrunk(
         self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats], total: float
     ) -> list[Floats]:
-        """Least squares with non-negative halves, shrunk towards their parts of a base; all sum to the total."""
+        """Least squares with non-negative halves, shrunk towards their parts of a base; all sum to the total.
+
+        Each half for itself and, towards a start, all by what noise explains of their differences together.
+        """
+        noise_share = self._noise_share(tree, estimates, base) if self.follows_start else 0.0
 
         def correct(level: int, above: Floats, solved: Floats) -> Floats:
             expected = above * base[level] / base[level - 1][self.tree.parents[level]]
@@ -396,6 +439,7 @@ class Refinement:
             # Of one half given both: the same for either.
             noise = tree.variances[level] * (1 - tree.shares(level))
             lost = np.divide(SHRINK * noise, away**2, out=np.ones_like(away), where=away**2 > SHRINK * noise)
+            lost = np.maximum(lost, noise_share)
             return np.where(self._open[level], np.clip(expected + (1 - lost) * away, 0, above), 0.0)
 
         return tree.down(estimates, np.array([total]), correct)

@@ -64,8 +64,8 @@ class Setting:
 
     @property
     def may_do_without_rounds(self) -> bool:
-        """Whether nothing was said of rounds, start or fit."""
-        return self.is_plain and (self.start, self.fit) == ("uniform", "mirror")
+        """Whether nothing was said of rounds, a histogram or fit."""
+        return self.is_plain and self.start != "histogram" and self.fit == "mirror"
 
     @property
     def expected_rounds(self) -> int:

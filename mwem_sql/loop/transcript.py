@@ -24,7 +24,7 @@ from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
 from mwem_sql.model.state import State
 from mwem_sql.model.support import IMPOSSIBLE
-from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT
+from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR
 
 REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
@@ -51,6 +51,10 @@ class Transcript:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
+    # What was released on the even distribution, where a run begins with another one.
+    even: State | None = None
+    # Whether new values are shrunk towards the state, which began with a start that was kept.
+    shrinks: bool = False
     measurements: list[Measurement] = field(default_factory=list)
     values: dict[int, Floats] = field(default_factory=dict)
     variances: dict[int, float] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class Transcript:
             noise=schedule.composition.variance,
             power=schedule.composition.power,
             public=problem.total,
+            even=State.unsplit(problem.sizes, 1.0, problem.support) if problem.start is not None else None,
         )
 
     def take(self, purpose: Purpose, q: int, share: Fraction, A: State) -> Measurement | None:
@@ -79,7 +84,11 @@ class Transcript:
             self.refine(purpose, q, share, A)
             self.give(A, [q])
             return None
-        return self.measure(purpose, q, share)
+        is_new = q not in self.values
+        measurement = self.measure(purpose, q, share)
+        if self.shrinks and is_new and q in self.targets:
+            self.targets[q] = self.targets[q].shrunk(A.answer(self.targets[q].query))
+        return measurement
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
         measurement = Measurement.of(self.kernel.measure(q, share), self.queries[q], purpose, q)
@@ -116,6 +125,7 @@ class Transcript:
             self.refined[q] = Refinement(
                 query.shape,
                 A.marginal(query.attributes).ravel(),
+                even=None if self.even is None else self.even.marginal(query.attributes).ravel(),
                 by_cells=how in {"by cells", "single cells"},
                 at_once=how == "single cells",
             )
@@ -131,11 +141,13 @@ class Transcript:
     def give(self, A: State, queries: Iterable[int]) -> float:
         """Fit A at once to what was refined, one after the other; the estimate of n that it then has."""
         n = self.total()
-        A.rescale(n)
+        for state in filter(None, (A, self.even)):
+            state.rescale(n)
         for q in queries:
             query, leaves = self.queries[q], self.refined[q].leaves(n)
             partition = LinearQuery((Block(query.attributes, leaves.labels.reshape(query.shape), leaves.values.size),))
-            A.take(partition, leaves.cells.reshape(query.shape))
+            for state in filter(None, (A, self.even)):
+                state.take(partition, leaves.cells.reshape(query.shape))
             values = A.possible_values(A.partitions.exact(partition), leaves.values)
             self.targets[q] = Target(partition, values, leaves.variances)
             self.variances[q] = float(leaves.variances.max())
@@ -247,15 +259,19 @@ def from_histogram(query: LinearQuery, measured: Measurement, uniform: State) ->
     return dense(query, weights, uniform)
 
 
-def from_histogram_with_prior(query: LinearQuery, measured: Measurement, uniform: State) -> State:
-    """A state from a noisy histogram and nothing else: shrunk towards the uniform one, and no cell is impossible."""
-    base = uniform.marginal(query.attributes).ravel()
-    weights = with_prior(measured.values.astype(np.float64), measured.variance, base)
-    return dense(query, not_impossible(weights, measured.variance, base), uniform)
+def from_histogram_with_prior(query: LinearQuery, measured: Measurement, priors: Sequence[State]) -> State:
+    """A state from a noisy histogram and nothing else: shrunk towards the nearest prior, and no cell is impossible."""
+    h = measured.values.astype(np.float64)
+    # Noise adds the same to the squared distance from each, on average.
+    bases = [(prior, prior.marginal(query.attributes).ravel()) for prior in priors]
+    prior, base = min(bases, key=lambda pair: float(np.square(h - pair[1]).sum()))
+    weights = with_prior(h, measured.variance, base)
+    return dense(query, not_impossible(weights, measured.variance, base), prior)
 
 
 def dense(query: LinearQuery, weights: Floats, uniform: State) -> State:
-    """A state of one clique over the whole domain."""
+    """A state of one clique over the whole domain; what is impossible in the uniform one is so in it."""
+    weights = np.maximum(weights, WEIGHT_FLOOR * weights.sum())
     state = State.of([Table(query.attributes, weights.reshape(query.shape))], uniform.attributes)
     state.rescale(uniform.total)
     if uniform.support is not None:

@@ -78,6 +78,12 @@ class Target:
     def sharpest(self) -> float:
         return float(self.variance.min()) if isinstance(self.variance, np.ndarray) else self.variance
 
+    def shrunk(self, answer: Floats) -> Target:
+        """Shrunk towards an answer, by as much as noise explains of the distance (James and Stein, positive part)."""
+        misfit = self.misfit(answer)
+        noise = max(0.0, len(self.values) - 2.0) / misfit if misfit > 0 else 0.0
+        return Target(self.query, self.values + min(1.0, noise) * (answer - self.values), self.variance)
+
     def misfit(self, answer: Floats) -> float:
         """The sum over all cells of (q(A) - m)^2 / variance."""
         return float((np.square(answer - self.values) / self.variance).sum())

@@ -33,6 +33,7 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
@@ -41,6 +42,7 @@ from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
+from mwem_sql.releases.start import read_start
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
@@ -131,7 +133,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         draft = draft._replace(idle=())
     _check_possible(request, draft.idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
-    return _plan(request, relation, draft, ledger)
+    return _plan(session, request, relation, draft, ledger)
 
 
 def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
@@ -141,7 +143,7 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
     """
     with Sandbox(session.settings) as sandbox:
         draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
-    return _plan(request, plan.relation, draft, plan.ledger, before=plan)
+    return _plan(session, request, plan.relation, draft, plan.ledger, before=plan)
 
 
 class _Draft(NamedTuple):
@@ -153,7 +155,13 @@ class _Draft(NamedTuple):
 
 
 def _plan(
-    request: Request, relation: Relation, draft: _Draft, ledger: Ledger | None, before: Plan | None = None
+    session: Session,
+    request: Request,
+    relation: Relation,
+    draft: _Draft,
+    ledger: Ledger | None,
+    *,
+    before: Plan | None = None,
 ) -> Plan:
     """What would run; `before` is the plan that was made to find values."""
     compiled, idle, rules = draft
@@ -164,7 +172,8 @@ def _plan(
         request = replace(request, budget=discovery.rest)
     strategy = _strategy(request, compiled)
     support, public = _support(request, compiled, rules)
-    problem = replace(_problem(request, compiled, strategy), support=support)
+    start = read_start(session, request, relation.names, compiled)
+    problem = replace(_problem(request, compiled, strategy, start), support=support)
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
     schedule = _schedule(request, strategy, problem, in_rho=in_rho)
@@ -297,10 +306,10 @@ def _is_plain(request: Request) -> bool:
     return request.rounds is None and not request.average
 
 
-def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Problem:
+def _problem(request: Request, compiled: Compiled, strategy: Strategy, start: Start | None) -> Problem:
     shape = {name: classes.count for name, classes in compiled.classes.items()}
     queries = compiled.distinct.queries
-    numbers = sample(queries) if _certify(request) else []
+    numbers = sample(queries) if _certify(request) or start is not None else []
     # Where nothing is selected, the workload's queries are not among what is measured: their answers come from the
     # same scans.
     pushed = [queries[number] for number in numbers] if strategy.rounds is None else []
@@ -315,6 +324,7 @@ def _problem(request: Request, compiled: Compiled, strategy: Strategy) -> Proble
         fit=request.fit,
         details=details_of(compiled.classes) if _is_plain(request) else {},
         pushed=pushed,
+        start=start,
     )
     places = [problem.first_pushed + place for place in range(len(pushed))] or numbers
     return replace(problem, certified={place: queries[number] for place, number in zip(places, numbers, strict=True)})

@@ -18,6 +18,8 @@ from mwem_sql.kernel.budget import Budget
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
+STARTS = ("uniform", "histogram")
+"""What a release starts from unless it names an earlier release or a public table."""
 
 
 def read_whole(function: str, name: str, value: object, low: int, high: int, *, cure: str = "") -> int:
@@ -72,6 +74,13 @@ def _named(what: str, cure: str) -> Callable[[str, object], str]:
     return read
 
 
+def _start(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        rule = f"{' or '.join(map(repr, STARTS))}, or the name of a release or of a public table, as text"
+        raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be {rule}", f"leave {name} out for {STARTS[0]!r}")
+    return value
+
+
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise refuse(OptionError, RELEASE, f"{name} ({value!r}) must be true or false", f"leave {name} out for false")
@@ -119,7 +128,7 @@ class Request:
         None, _named("column", "leave unit out to protect one row, or write unit := 'person_id'")
     )
     rows_per_unit: int = _option(1, _whole(1, 10**6))
-    start: str = _option("uniform", _one_of("uniform", "histogram"))
+    start: str = _option(STARTS[0], _start)
     average: bool = _option(False, _flag)
     fit: str = _option("mirror", _one_of("mirror", "replay"))
     max_cells: int = _option(MAX_CELLS, _whole(1, MAX_CELLS))

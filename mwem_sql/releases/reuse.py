@@ -32,8 +32,8 @@ from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Name, Place, is_read_only
 from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.session import Session, lock, transaction
-from mwem_sql.releases import store, summary
-from mwem_sql.releases.request import OPTIONS, Request
+from mwem_sql.releases import start, store, summary
+from mwem_sql.releases.request import OPTIONS, STARTS, Request
 from mwem_sql.releases.rows import row_rules
 from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Query
@@ -144,9 +144,9 @@ def fingerprint(
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
     content = {name: value for name, value in options.items() if value != OPTIONS[name]}
     elsewhere = fold(private.database) if private.database != output.database else ""
-    source = sources.named(con, request.table)
-    if source is not None:  # whatever it is attached as
-        elsewhere = source[0].engine.identity
+    server = sources.named(con, request.table)
+    if server is not None:  # whatever it is attached as
+        elsewhere = server[0].engine.identity
     content |= {
         "table": [elsewhere, *private.identity],
         "epsilon": str(request.budget.epsilon),
@@ -160,6 +160,9 @@ def fingerprint(
     }
     rules = _declared(con, session, request.rules, private, "rules")
     content |= {} if rules is None else {"rules declared": rules}
+    if request.start not in STARTS:
+        source = start.find(session, request, _private_names(con, session, request, private))
+        content["start"] = start.identity(session, source)
     return RequestHash(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 
@@ -172,6 +175,16 @@ def _declared(
         return None
     check_public(con, relation, (private,), f"{kind} table", RELEASE)
     return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
+
+
+def _private_names(
+    con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name
+) -> tuple[Name, ...]:
+    """All names of the private rows; the one that was given if there is no such table any more."""
+    try:
+        return relations.describe(con, request.table, session.place, RELEASE).names
+    except TableError:
+        return (private,)
 
 
 def stored_release(
@@ -272,6 +285,8 @@ def _option(name: str, old: object, new: object) -> str:
         return "the domain table" if name == "declared" else "the rules table"
     if name == "table":
         return "the private table"
+    if name == "start" and isinstance(old, list) and isinstance(new, list):
+        return "what it starts from"
     if isinstance(old, dict) and isinstance(new, dict):  # settings of the connection
         return "; ".join(
             _option(key, old.get(key), new.get(key)) for key in sorted(old) if old.get(key) != new.get(key)

@@ -207,7 +207,9 @@ RELEASE_OPTIONS = (
                                      "together. NULL: each row by itself."),
     Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit."),
     Parameter("start", "'uniform'", VALUE, "What the first round starts from. 'histogram': a noisy histogram of the "
-                                           "whole domain, for a quarter of the budget."),
+                                           "whole domain, for a quarter of the budget. The output of an earlier "
+                                           "release, or a table of public rows: what these say of columns of the "
+                                           "same names. It is dropped where it turns out to be wrong."),
     Parameter("average", "false", VALUE, "true: release the average of all rounds, not the last one. This is the "
                                          "paper's figure and its theorem, without replays."),
     Parameter("fit", "'mirror'", VALUE, "How measurements are fitted after each round. 'mirror': all at once, until "

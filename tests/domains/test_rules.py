@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import DomainError, PredicateError, TableError
+from mwem_sql.errors import DomainError, MwemError, PredicateError, TableError
 
 PEOPLE = """CREATE TABLE people (
     age INTEGER CHECK (age BETWEEN 0 AND 99), marital VARCHAR CHECK (marital IN ('N', 'single', 'married')),
@@ -120,3 +120,37 @@ def test_a_rules_table_is_public(con: duckdb.DuckDBPyConnection) -> None:
         Domain.from_schema(con, "people", rules="nowhere")
     with pytest.raises(TableError, match="is the private table itself"):
         Domain.from_schema(con, "people", rules="people")
+
+
+PLACES = "CREATE TABLE places AS FROM (VALUES (1, 'N'), (15, 'single'), (15, NULL), (99, 'N')) p(years, state)"
+
+
+def test_a_foreign_key_to_a_public_table_lists_what_can_be(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(PLACES)
+    con.execute(
+        "CREATE TABLE people_rules AS SELECT 'foreign key (age, marital) references places (years, state)' rule"
+    )
+    rule = Domain.from_schema(con, "people").rules[-1]
+    rows = con.execute(f"""SELECT age, marital, {rule.text}
+        FROM (SELECT unnest([1, 15, 15, 2, NULL, 99])::INTEGER AS age,
+        unnest(['N', 'single', 'N', 'N', 'married', NULL]) AS marital)""").fetchall()
+    assert [bool(holds) for *_, holds in rows] == [True, True, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("(age) REFERENCES nowhere (years)", "does not exist for this call"),
+        ("(age) REFERENCES people (age)", "is the private table itself"),
+        ("(age) REFERENCES seen (age)", "is a view, and what a view reads may be private"),
+        ("(age) REFERENCES places (year)", "unknown column 'year'"),
+        ("(ages) REFERENCES places (years)", "unknown column 'ages'"),
+        ("(age, marital) REFERENCES places (years)", "is not a foreign key with the columns on both sides"),
+        ("(age REFERENCES", "is not a foreign key with the columns on both sides"),
+    ],
+)
+def test_what_a_foreign_key_may_not_say(con: duckdb.DuckDBPyConnection, key: str, message: str) -> None:
+    con.execute(f"{PLACES}; CREATE VIEW seen AS FROM people; CREATE TABLE people_rules (rule VARCHAR)")
+    con.execute("INSERT INTO people_rules VALUES (?)", [f"FOREIGN KEY {key}"])
+    with pytest.raises(MwemError, match=message):
+        Domain.from_schema(con, "people")
