@@ -167,22 +167,20 @@ def _listed(
     check_public(con, lookup, relation.names, "lookup table", "rules")
     present = {fold(column.name): column.name for column in catalog.columns(con, lookup[0])}
     types = {column.name: column.type for column in relation.columns}
-    for column, listed in [*((each.name, names) for each in key.expressions),
-                          *((each.name, present) for each in schema.expressions)]:  # fmt: skip
+    sides: list[tuple[exp.Expr, dict[str, str]]] = [(key, names), (schema, present)]
+    for column, listed in [(each.name, listed) for side, listed in sides for each in side.expressions]:
         if fold(column) not in listed:
             what = f"a foreign key names the unknown column {column!r}"
             near = did_you_mean(column, list(listed.values()))
             raise refuse(DomainError, "rules", what, f"{near}the columns are {', '.join(listed.values())}")
     columns = [names[fold(each.name)] for each in key.expressions]
     read = [cast(exp.column(present[fold(each.name)], quoted=True), "VARCHAR") for each in schema.expressions]
-    rows = con.execute(exp.select(*read).distinct().from_(lookup[0].tree()).order_by(*map(str, range(1, len(read) + 1)))
-                       .sql("duckdb")).fetchall()  # fmt: skip
+    select = exp.select(*read).distinct().from_(lookup[0].tree())
+    kinds = [types[name] for name in columns]
     combinations = [
-        exp.Tuple(expressions=[cast(exp.Literal.string(value), types[name]) for name, value in zip(columns, row,
-                                                                                                  strict=True)])
-        for row in rows
-        if None not in row
-    ]  # fmt: skip
+        exp.Tuple(expressions=[cast(exp.Literal.string(value), kind) for kind, value in zip(kinds, row, strict=True)])
+        for row in sorted(row for row in con.execute(select.sql("duckdb")).fetchall() if None not in row)
+    ]
     trees = [exp.column(name, quoted=True) for name in columns]
     missing = [exp.Is(this=tree.copy(), expression=exp.null()) for tree in trees]
     if not combinations:
