@@ -56,8 +56,8 @@ class Discovery:
         budget, who = self.threshold.budget, "rows" if self.unit is None else f"different {self.unit}"
         return (
             f"{', '.join(self.columns)}: values that fewer than about {self.threshold.least:,} {who} have stay"
-            f" '(other)'; takes epsilon {float(budget.epsilon):g} and delta {float(budget.delta):g}. Cells and shares"
-            " below are those before values are found"
+            f" '(other)'; takes epsilon {float(budget.epsilon):g} and delta {float(budget.delta):g}. Cells and noise"
+            " here are without them"
         )
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from conftest import Connection
+from conftest import Connection, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -198,6 +202,35 @@ def test_a_failure_on_the_way_costs_the_whole_charge_once(
     assert visits.execute("SELECT sum(epsilon), list(status ORDER BY started) FROM mwem.ledger").fetchall() == [
         (2.0, ["failed", "done"])
     ]
+
+
+DIES = """
+import os, signal, sys
+import mwem_sql
+from mwem_sql.releases import run
+run.with_values = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+con = mwem_sql.connect(sys.argv[1])
+con.execute("CREATE TABLE visits AS SELECT 'Bern' AS city FROM range(999)")
+con.execute("CREATE TABLE visits_domain AS SELECT 'city' AS attribute, true AS discover; CHECKPOINT")
+mwem_sql.release(con, "visits", mwem_sql.Workload.from_predicates(["city LIKE 'B%'"]), 1, delta=1e-6)
+"""
+"""Killed when the values are found, and before anything else is read."""
+
+
+def test_a_process_that_dies_when_values_are_found_was_charged_once(tmp_path: Path, connect: Open) -> None:
+    path = str(tmp_path / "visits.duckdb")
+    died = subprocess.run([sys.executable, "-c", DIES, path], check=False, capture_output=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    con = connect(path)
+    charged = con.execute("SELECT epsilon, delta, status FROM mwem.ledger").fetchall()
+    assert charged == [(1.0, 1e-6, "open")]
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'visits_synthetic'").fetchone() == (0,)
+    workload = Workload.from_predicates(["city LIKE 'B%'"])
+    with pytest.raises(BudgetError, match="did not come to its end"):
+        release(con, workload)
+    assert con.execute("SELECT epsilon, delta, status FROM mwem.ledger").fetchall() == charged
+    release(con, workload, version="2")
+    assert stored(con).values == ("Bern",)
 
 
 def test_nothing_is_read_before_the_charge(visits: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
