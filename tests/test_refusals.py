@@ -433,7 +433,7 @@ UNCALLED = "no test"
 ELSEWHERE = {
     "mwem_sql.workload.ranges": "test_workload.py",
     "mwem_sql.compile.rules.breaches": "compile/test_rules.py", "mwem_sql.domains.rules": "domains/test_rules.py",
-    "mwem_sql.releases.plan._support": "releases/test_plan.py", "mwem_sql.releases.start": "releases/test_start.py",
+    "mwem_sql.releases.plan._support": "sql/rules.test", "mwem_sql.releases.start": "releases/test_start.py",
     "mwem_sql.scan.scores": "scan/test_scores.py", "mwem_sql.explain.compare._target": "scan/test_scores.py",
     "mwem_sql.explain.compare._compare_scores": "scan/test_scores.py",
     "mwem_sql.explain.compare.quality": "scan/test_scores.py",

@@ -154,3 +154,21 @@ def test_a_note_of_what_failed_says_so(plain: Connection, ledger: Ledger) -> Non
     with pytest.raises(ZeroDivisionError), ledger.note(plain.cursor, "o", "mwem_compare"):
         raise ZeroDivisionError
     assert [row["status"] for row in statement(plain.cursor())] == ["failed"]
+
+
+def test_what_a_release_took_in_rho_is_known_in_the_end(connect: Open) -> None:
+    """n decides between epsilon and rho after the debit, which is for the more costly of both."""
+    con = connect()
+    con.execute("CREATE TABLE bits AS SELECT i % 2 = 0 AS a, i % 3 = 0 AS b, i % 5 = 0 AS c FROM range(3000) t(i)")
+    con.execute("CREATE TABLE few AS FROM bits LIMIT 3")
+    con.execute("CREATE TABLE w AS FROM mwem_marginals('bits', 2)")
+    for table in ("bits", "few"):
+        con.execute(f"CALL mwem_release('{table}', w, 1, delta := 1e-9, fit := 'replay')")
+    both = dict(con.execute("SELECT table_name, rho_exact FROM mwem.ledger").fetchall())
+    entries = dict(con.execute("SELECT table_name, rho_exact FROM mwem.journal WHERE event = 'entry'").fetchall())
+    assert set(entries.values()) == {"1/2"}
+    for table in ("bits", "few"):
+        query = f"""SELECT bool_and(noise = 'laplace') FROM mwem.measurements JOIN mwem.releases r USING (release)
+            WHERE r.output LIKE '%{table}_synthetic'"""
+        ((is_pure,),) = con.execute(query).fetchall()
+        assert (both[table] == "1/2") == is_pure

@@ -10,8 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mwem_sql.errors import OptionError
+from mwem_sql.errors import BudgetError, OptionError
+from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.scales import zcdp_rho
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,36 @@ def test_a_budget_checks_itself() -> None:
             Budget(epsilon, delta)
     with pytest.raises(OptionError, match="must be fractions"):
         Budget(0.1)  # type: ignore[arg-type]
+
+
+def test_an_account_goes_on_in_rho_with_half_the_square_of_what_was_taken() -> None:
+    budget = Budget.parse(1, "1e-9")
+    rho, taken = zcdp_rho(budget.epsilon, budget.delta), Fraction(1, 50)
+    account = Accountant("pure", budget.epsilon, budget)
+    account.debit(taken)
+    account.record(0.01, taken)
+    account.count_in_rho(rho)
+    assert (account.kind, account.limit) == ("zcdp", rho)
+    assert (account.spent, account.remaining) == (taken**2 / 2, rho - taken**2 / 2)
+    assert account.mapped == Fraction(0.01) ** 2 / 2
+    account.debit(account.remaining)
+    account.settle()
+    with pytest.raises(BudgetError):
+        account.debit(Fraction(1, 10**30))
+
+
+def test_an_account_does_not_go_on_in_rho_without_delta_twice_or_with_too_little_left() -> None:
+    tight = Budget.parse(1, "1e-9")
+    rho = zcdp_rho(tight.epsilon, tight.delta)
+    with pytest.raises(AccountingError, match="must not go on in rho"):
+        Accountant("pure", Fraction(1)).count_in_rho(rho)
+    account = Accountant("pure", Fraction(1), tight)
+    account.count_in_rho(rho)
+    with pytest.raises(AccountingError, match="must not go on in rho"):
+        account.count_in_rho(rho)
+    spent = Accountant("pure", Fraction(1), tight)
+    spent.debit(Fraction(1, 2))
+    with pytest.raises(AccountingError, match=r"what was taken \(0\.125\) must fit the limit in rho"):
+        spent.count_in_rho(rho)
+    with pytest.raises(AccountingError, match="must not exceed epsilon"):
+        Accountant("pure", Fraction(1), tight).count_in_rho(2 * rho)
