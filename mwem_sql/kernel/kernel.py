@@ -1,4 +1,6 @@
-"""The kernel: the only object that holds true answers, and the whole of what a privacy proof has to look at.
+"""The kernel: the only object that holds true answers, and what a privacy proof has to look at.
+
+The other way out, of values that nobody listed, is `kernel/thresholds.py`, and comes before.
 
 Owns the true answers of one release and the three ways out of it, `select`, `measure` and `certify`. It must not read a
 table, log, or keep what it draws. Sizes, bounds, candidates, approximations, penalties, weights and shares are public;
