@@ -88,7 +88,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             workload=_in_short(plan.compiled),
         )
         calls.stands(_charged(request, output))
-        status, rho = "failed", charge.rho
+        status, rho, discovery = "failed", charge.rho, plan.discovery
         try:
             check = _check_of(session, request, plan, ledger, receipt)
             noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
@@ -102,7 +102,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 output=output,
                 marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
-            status, rho = "done", facts["rho"] if plan.discovery is None else charge.rho
+            status, rho = "done", facts["rho"] + (discovery.threshold.rho if discovery is not None else 0)
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"

@@ -277,7 +277,10 @@ class Neighbours:
         found = []
         for request in self.requests[:tables]:
             plan = release.make_plan(self.session, request)
-            found.append([release._run(self.session, request, plan, lambda _: lambda: None) for _ in range(trials)])
+            noise = release.OpenDPNoise()
+            found.append(
+                [release._run(self.session, request, plan, lambda _: lambda: None, noise) for _ in range(trials)]
+            )
         return found
 
 

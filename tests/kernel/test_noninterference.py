@@ -37,7 +37,7 @@ from mwem_sql.releases import plan
 from mwem_sql.releases.request import OPTIONS
 from mwem_sql.scan import execution
 
-SHORT = [5009, 5004]
+SHORT = [5068, 5051]
 """Seeds of a release in epsilon and of one in rho whose neighbours move answers and scores by as much as they can."""
 NEAR = 1 - 2**-40
 """Of a share: OpenDP's maps round, and scales are moved up until they are within it."""

@@ -30,7 +30,6 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.plan import Plan
 from mwem_sql.releases.request import Request
-from mwem_sql.scan import execution
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
@@ -303,8 +302,8 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, Outcome]]:
     module = import_module("mwem_sql.releases.run")
     run = module._run
 
-    def kept(session: Session, request: Request, plan: Plan, held: execution.Held) -> Outcome:
-        found.append((plan, run(session, request, plan, held)))
+    def kept(session: Session, request: Request, plan: Plan, *others: object) -> Outcome:
+        found.append((plan, run(session, request, plan, *others)))
         return found[-1][1]
 
     monkeypatch.setattr(module, "_run", kept)

@@ -73,7 +73,7 @@ def test_a_value_is_read(option: str, given: object, read: object) -> None:
         ("total", False), ("total", [1]),
         ("output", ""), ("output", "  "), ("output", ["x"]), ("output", True), ("domain", b"x"), ("unit", ""),
         ("version", {}),
-        ("average", 0), ("average", "true"), ("start", "Uniform"), ("start", ["uniform"]), ("start", 1),
+        ("average", 0), ("average", "true"), ("start", ["uniform"]), ("start", 1),
     ],
 )  # fmt: skip
 def test_a_value_is_refused(option: str, given: object) -> None:
