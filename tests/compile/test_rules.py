@@ -7,8 +7,9 @@ import itertools
 import duckdb
 import numpy as np
 import pytest
+from chance import examples
 from compilers import DOMAIN
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.compile.pipeline import compile_workload
@@ -41,6 +42,7 @@ def with_rules(domain: Domain, *texts: str, source: str = "rules table") -> Doma
     )  # fmt: skip
 
 
+@settings(max_examples=examples(100))
 @given(
     st.recursive(
         st.sampled_from(LEAVES),

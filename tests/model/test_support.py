@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from chance import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -32,6 +33,7 @@ def some_names(generator: np.random.Generator, count: int) -> tuple[str, ...]:
     return tuple(sorted(generator.choice(list(NAMES), count, replace=False).tolist()))
 
 
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32))
 def test_nothing_gives_an_impossible_cell_any_weight_or_row(seed: int) -> None:
     """Whatever noise says of such a cell, in any clique, and whatever several rules imply together."""

@@ -21,6 +21,8 @@ from textbook.laplace import Noise
 
 from mwem_sql.workload import Query
 
+pytestmark = pytest.mark.thorough
+
 VARIANTS = [variant for variants in made.HALVES.values() for variant in variants]
 
 

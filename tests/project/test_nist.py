@@ -18,6 +18,8 @@ from nist_score import Codes
 
 import mwem_sql
 
+pytestmark = pytest.mark.thorough
+
 AREAS = {"48-02101": "357.4", "48-02102": "450.9"}
 CATEGORIES = {
     "PUMA": list(AREAS), "SEX": "12", "MSP": "N16", "HISP": "01", "RAC1P": "12", "HOUSING_TYPE": "12", "OWN_RENT": "01",
