@@ -12,7 +12,6 @@ from math import prod
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from typing_extensions import Self
 
 from mwem_sql.algebra.arrays import Flags, Floats, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -34,7 +33,7 @@ class Distribution(Protocol):
 
     @property
     def total(self) -> float: ...
-    def copy(self) -> Self: ...
+    def copy(self: AnyState) -> AnyState: ...  # noqa: PYI019  Python 3.10 has no Self
     def refine(self, query: LinearQuery) -> set[str]: ...
     def cells_with(self, attributes: Sequence[str]) -> int: ...
     def restrict(self, attributes: Sequence[str], is_kept: Flags) -> float: ...
