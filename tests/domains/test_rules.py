@@ -128,7 +128,7 @@ PLACES = "CREATE TABLE places AS FROM (VALUES (1, 'N'), (15, 'single'), (15, NUL
 def test_a_foreign_key_to_a_public_table_lists_what_can_be(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(PLACES)
     con.execute(
-        "CREATE TABLE people_rules AS SELECT 'foreign key (age, marital) references places (years, state)' rule"
+        "CREATE TABLE people_rules AS SELECT 'foreign key (age, marital) references places (years, state)' AS rule"
     )
     rule = Domain.from_schema(con, "people").rules[-1]
     rows = con.execute(f"""SELECT age, marital, {rule.text}
