@@ -164,16 +164,12 @@ def _measured(plan: Plan, request: Request) -> str:
 
 
 def _in_rounds(plan: Plan, request: Request, queries: int) -> str:
-    sentences = list[str]()
     by_sentence = groupby(by_rows(plan).items(), lambda each: _of_rows(plan, request, each[1], queries))
-    for sentence, sizes in by_sentence:
-        n, *more = [n for n, _ in sizes]
-        sentences.append(f"of {_short(n)} rows{' or more' if more else ''}, {sentence}")
-    if len(sentences) > 1:
+    sizes = [(sentence, [n for n, _ in group]) for sentence, group in by_sentence]
+    sentences = [sentence for sentence, _ in sizes]
+    if len(sizes) > 1:
+        sentences = [f"of {_short(n)} rows{' or more' if more else ''}, {each}" for each, (n, *more) in sizes]
         sentences[0] = f"in a table {sentences[0]}"
-    else:
-        # The same whatever n is.
-        sentences = [sentences[0].split(", ", 1)[1]]
     for line in plan.schedule.of("histogram"):
         cells = f"each of {line.cells:,} cells that it starts from"
         sentences.append(_off([line.share], request, plan.schedule.kind, cells))

@@ -26,8 +26,6 @@ from mwem_sql.scan.parts import ScanPart
 SHOWN_STATEMENTS = 3  # of one part
 SHOWN_CHARACTERS = 20_000
 COMPOSITIONS: Mapping[Kind, str] = {"pure": "pure epsilon, Laplace noise", "zcdp": "zCDP, Gaussian noise"}
-
-
 SHOWN_PAIRS = 5
 """Pairs of a start that are listed."""
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
 from mwem_sql.kernel.budget import Budget, shown
-from mwem_sql.kernel.scales import Kind, zcdp_epsilon
+from mwem_sql.kernel.scales import Kind, pure_rho, zcdp_epsilon
 
 
 class AccountingError(BudgetError):
@@ -65,7 +65,7 @@ class Accountant:
             raise fault(f"an account in {_unit(self._kind)} (delta {self.budget.delta}) must not go on in rho")
         self._kind, self._limit = "zcdp", limit
         self._spent, self._recorded, self._mapped = (
-            taken**2 / 2 for taken in (self._spent, self._recorded, self._mapped)
+            pure_rho(taken) for taken in (self._spent, self._recorded, self._mapped)
         )
         if self._spent > limit:
             raise fault(f"what was taken ({shown(self._spent)}) must fit the limit in rho ({shown(limit)})")

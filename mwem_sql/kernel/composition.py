@@ -52,6 +52,10 @@ class Composition:
         """Of the noise that a share leaves on a cell of a count."""
         return noise_variance(share, self.sensitivity, self.kind)
 
+    def mean_noise(self, share: Fraction, bound: int = 1) -> float:
+        """The absolute value of that noise, on average."""
+        return self.scale(share, bound) * (1.0 if self.kind == "pure" else math.sqrt(2 / math.pi))
+
     def accountant(self) -> Accountant:
         """Open the account that all shares are to be spent from."""
         return Accountant(self.kind, self.limit, self.budget)

@@ -290,10 +290,8 @@ class Penalties:
         if measure == self._measure:
             return False
         self._measure = measure
-        # The mean of the absolute value of Laplace and of Gaussian noise.
-        mean = 1.0 if self._composition.kind == "pure" else math.sqrt(2 / math.pi)
-        scales = [self._composition.scale(measure, bound) for bound in self._bounds.tolist()]
-        self.noise = mean * np.array(scales)[self._bound_of] * self._cells
+        noise = [self._composition.mean_noise(measure, bound) for bound in self._bounds.tolist()]
+        self.noise = np.array(noise)[self._bound_of] * self._cells
         return True
 
     @property

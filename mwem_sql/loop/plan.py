@@ -20,6 +20,7 @@ from mwem_sql.algebra.measurement import KINDS, Kind, Purpose
 from mwem_sql.kernel.accountant import fault
 from mwem_sql.kernel.budget import Budget, shown
 from mwem_sql.kernel.composition import Composition, compositions
+from mwem_sql.kernel.scales import pure_rho
 
 How: TypeAlias = Literal["as it is", "refined", "by cells", "single cells", "start", "with prior"]
 """`refined`: by partitions that follow the data, for ranges; `by cells`: the same where only cuboids are asked for;
@@ -209,7 +210,7 @@ class Schedule:
 
     def noise(self, share: Fraction) -> float:
         """The noise that a share leaves on a cell of a count: its absolute value, on average."""
-        return self.composition.scale(share) * (1.0 if self.kind == "pure" else math.sqrt(2 / math.pi))
+        return self.composition.mean_noise(share)
 
 
 def occupied(cells: float) -> float:
@@ -305,8 +306,8 @@ def make_schedule(
     if "zcdp" in kinds and counted_in_rho:
         return of("zcdp", *fractions["zcdp"])
     if "zcdp" in kinds and alternatives is not None and any(line.purpose == "first" for line in lines):
-        # The total has Laplace noise of the same epsilon in either; in rho that is half its square.
-        glance = (table["glance"] * budget.epsilon) ** 2 / 2 / kinds["zcdp"].limit
+        # The total has Laplace noise of the same epsilon in either.
+        glance = pure_rho(table["glance"] * budget.epsilon) / kinds["zcdp"].limit
         in_rho = of("zcdp", *_fractions(lines, rounds, table | {"glance": glance}, "zcdp"))
         return replace(of("pure", *fractions["pure"]), in_rho=in_rho)
     kind = kinds["pure"].predicted.better
