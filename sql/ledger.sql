@@ -4,10 +4,11 @@
 
 -- One line for each event, in order: lines are added and never changed. Two writers at once take the same number, and
 -- one of them tries again: that is what keeps a cap. Events: entry (a charge or a note begins), end (it ends), cap (one
--- is set), key (a key belongs to an account from now on), policy (one is set).
+-- is set), key (a key belongs to an account from now on), policy (one is set), partition (a column is declared, by whose
+-- values charges add up from now on, or taken back).
 CREATE TABLE IF NOT EXISTS journal (
     number BIGINT PRIMARY KEY,          -- from 1, without a gap
-    event VARCHAR NOT NULL,             -- entry, end, cap, key or policy
+    event VARCHAR NOT NULL,             -- entry, end, cap, key, policy or partition
     moment TIMESTAMP NOT NULL,          -- when, in UTC
     who VARCHAR NOT NULL,               -- the name of the process's user id
     claimed VARCHAR,                    -- who the environment says that it was, if somebody else
@@ -35,6 +36,11 @@ CREATE TABLE IF NOT EXISTS journal (
     workload VARCHAR,                   -- in short: its first query, and how many there are
     reason VARCHAR,                     -- why a release was withdrawn
     require_caps BOOLEAN,               -- of a policy
+    partition_by VARCHAR,               -- of a partition, the column; NULL: none from now on. Of an entry, the column then
+    partition_id VARCHAR,               -- what that column is known by however it is renamed
+    partition_type VARCHAR,             -- and its type
+    partition VARCHAR,                  -- of an entry: for which values of it the charge counts; NULL: for all
+    partition_exact VARCHAR,            -- the same as JSON: stretches of values, [from, until), and null for NULL
     checksum VARCHAR NOT NULL           -- of this line and the checksum before it
 );
 
@@ -54,15 +60,19 @@ SELECT
     line.moment AS started, last.moment AS finished,
     coalesce(last.rho_exact, line.rho_exact) AS rho_exact, line.unit, line.rows_per_unit, line.request, line.who,
     line.account, line.unit_is_computed, line.unit_id, line.claimed, line.version, line.workload, line.reason,
-    line.failure_exact
+    line.failure_exact, line.partition_by, line.partition, line.partition_exact
 FROM journal AS line LEFT JOIN journal AS last ON last.entry = line.entry AND last.event = 'end'
 WHERE line.event = 'entry' ORDER BY line.number;
 
--- The cap of each account: the last that was set.
+-- The cap of each account: the last that was set; and the column by whose values its charges add up, if there is one.
 CREATE VIEW IF NOT EXISTS budgets AS
 SELECT
     cap.database_name, cap.schema_name, cap.table_name, cap.epsilon, cap.delta, cap.epsilon_exact, cap.delta_exact,
-    cap.unit, cap.rows_per_unit, cap.account, cap.unit_id
+    cap.unit, cap.rows_per_unit, cap.account, cap.unit_id, declared.partition_by
 FROM journal AS cap
 LEFT JOIN journal AS later ON later.account = cap.account AND later.event = 'cap' AND later.number > cap.number
+LEFT JOIN (
+    SELECT account, arg_max_null(partition_by, number) AS partition_by FROM journal WHERE event = 'partition'
+    GROUP BY account
+) AS declared ON declared.account = cap.account
 WHERE cap.event = 'cap' AND later.number IS NULL ORDER BY cap.number;

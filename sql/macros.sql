@@ -636,7 +636,33 @@ rows_per_unit := 1  As many as every release of the table must give.
 -> unit VARCHAR  Whose rows are protected together; NULL: each row by itself.
 -> rows_per_unit INTEGER  How many rows of one unit count.
 -> seeded INTEGER  Releases with a seed from before the cap, which no budget covers.
--> also_charged_as VARCHAR  Other names under which the same rows were charged, and what was spent there.';
+-> also_charged_as VARCHAR  Other names under which the same rows were charged, and what was spent there.
+-> partition_by VARCHAR  The column by whose values charges add up (mwem_partition): spent and left are those of the value with least left, and what is left is for a release of all rows. NULL: none.';
+
+CREATE OR REPLACE MACRO mwem_partition(private_table, by) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_partition(
+        to_json({"private_table": "private_table"::VARCHAR, "by": "by", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_partition IS 'Declares a column whose value never changes in a row, as a month: from then on releases of views that say WHERE month = ''2025-01'' and WHERE month = ''2025-02'' cost the larger of the two, not both together. Called again, it shows what is left for each month.
+
+Example: CALL mwem_partition(''visit'', ''month'')  ->  main, visit, month, 2025-01, 1.0, 2.0; main, visit, month, NULL, 0.0, 3.0
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+by  A column of the table itself. Your word that no row''s value in it ever changes, which nobody can check; it goes into the journal. What was charged before counts for all values. NULL takes it back: all charges add up.
+
+-> schema_name VARCHAR  The table''s schema.
+-> table_name VARCHAR  The table.
+-> partition_by VARCHAR  The column; NULL: none.
+-> partition VARCHAR  A value that has charges of its own, or values that have the same; NULL: all other values, as next month''s.
+-> epsilon_spent DOUBLE  What is spent on rows with it, as the cap counts.
+-> epsilon_left DOUBLE  What the cap leaves for releases of such rows alone; NULL without a cap.';
 
 CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -668,13 +694,14 @@ Cost: nothing
 -> who VARCHAR  The user, as the system says by the process''s user id.
 -> unit VARCHAR  Whose rows were protected together; NULL: each row by itself.
 -> rows_per_unit INTEGER  How many rows of one unit counted.
--> epsilon_spent DOUBLE  What all releases of the table have spent, to this day.
--> epsilon_left DOUBLE  What the cap leaves; NULL without one.
+-> epsilon_spent DOUBLE  What all releases of the table have spent, to this day; with a partition, at the value with most.
+-> epsilon_left DOUBLE  What the cap leaves for a release of all rows; NULL without one.
 -> intact BOOLEAN  false: somebody changed the journal by hand.
 -> version VARCHAR  The version that was asked for; NULL without one.
 -> workload VARCHAR  What was asked: its first query, and how many more there are.
 -> claimed VARCHAR  The user that the environment names (USER, LOGNAME), where that is another one.
--> reason VARCHAR  Why a release was withdrawn; NULL for all else.';
+-> reason VARCHAR  Why a release was withdrawn; NULL for all else.
+-> partition VARCHAR  For which values of the column that mwem_partition declares it counts; NULL: for all.';
 
 CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

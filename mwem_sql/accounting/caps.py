@@ -2,6 +2,9 @@
 
 Must not read or write a database.
 
+A charge has a scope: for which values of the column that its account is partitioned by it counts. What is spent is a
+sum for each value (`sums_by_value`); a cap holds for the largest.
+
 A cap fixes its accountant when it is set; to take whichever turns out tighter afterwards would not be sound. Without
 delta, epsilons are added up. With delta everything is kept in rho (zCDP), added up, and converted once, at its delta.
 """
@@ -9,10 +12,11 @@ delta, epsilons are added up. With delta everything is kept in rho (zCDP), added
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from mwem_sql.boundary.scope import EVERYTHING, Key, Scope, kind_of
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
 from mwem_sql.kernel.budget import MINIMUM_DELTA, Budget
 from mwem_sql.kernel.composition import Composition
@@ -27,13 +31,32 @@ LARGEST_DELTA = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartitionColumn:
+    """The column that an account is partitioned by: the curator's word that no row's value in it ever changes.
+
+    `number` is that of the line that declares it: only charges of later lines have a scope. `id` is what the column is
+    known by however it is renamed.
+    """
+
+    number: int
+    name: str
+    id: str
+    type: str
+
+    def has_kind(self, type_text: str) -> bool:
+        """Whether scopes of a column of this type mean the same as when it was declared."""
+        return kind_of(self.type) == kind_of(type_text)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Charge:
     """What one release takes: its budget, the same in rho, and whose rows it protects together.
 
     `failure` is the part of the budget's delta that is no conversion of rho: the chance that a value of a single unit
     is published where a release finds values. (rho, failure) is approximate zCDP (Bun and Steinke 2016, section 8), and
     both add up. `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what
-    that column is known by however it is renamed.
+    that column is known by however it is renamed. `scope` are the values of the column `partition` that its rows can
+    have; None: it counts for all values.
     """
 
     budget: Budget
@@ -43,6 +66,8 @@ class Charge:
     computed: bool = False
     unit_id: str = ""
     failure: Fraction = Fraction(0)
+    scope: Scope | None = None
+    partition: PartitionColumn | None = None
 
     @classmethod
     def of(
@@ -90,6 +115,9 @@ class Cap:
     def cost(self, charge: Charge) -> Fraction:
         return charge.budget.epsilon if self.pure else charge.rho
 
+    def left(self, cost: Fraction, failure: Fraction) -> Fraction:
+        return max(self.limit(failure) - cost, Fraction(0))
+
     def epsilon(self, cost: Fraction, failure: Fraction = Fraction(0)) -> float:
         """A sum of costs as epsilon, at what `failure` leaves of the cap's delta."""
         if self.pure or not cost:
@@ -107,8 +135,8 @@ class Cap:
             return self.unit_id == charge.unit_id
         return fold(self.unit) == fold(charge.unit)
 
-    def check(self, table: str, charge: Charge, spent: Fraction, failure: Fraction = Fraction(0)) -> None:
-        """Refuse what cannot be counted under this cap or does not fit beside what was spent."""
+    def check(self, table: str, charge: Charge, charges: Sequence[Charge]) -> None:
+        """Refuse what cannot be counted under this cap, or does not fit beside other charges at some value."""
         if not self.counts(charge):
             hint = (
                 f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out"
@@ -119,9 +147,12 @@ class Cap:
             what = f"delta ({float(charge.budget.delta):g}) does not fit the cap on {table}, which has none (delta 0)"
             hint = "leave delta out; a table's cap fixes from the start whether delta may be used"
             raise refuse(BudgetError, RELEASE, what, hint)
-        failures = failure + charge.failure
-        if spent + self.cost(charge) > self.limit(failures):
-            raise self._too_much(table, charge, max(self.limit(failures) - spent, Fraction(0)), failures)
+        within = EVERYTHING if charge.scope is None else charge.scope
+        items = [(each.scope, (self.cost(each), each.failure)) for each in [*charges, charge]]
+        totals = [pair for scope, pair in sums_by_value(items) if not scope.is_disjoint(within)]
+        cost, failure = min(totals, key=lambda pair: self.limit(pair[1]) - pair[0])
+        if cost > self.limit(failure):
+            raise self._too_much(table, charge, self.left(cost - self.cost(charge), failure), failure)
 
     def check_replaces(self, table: str, before: Cap | None, charges: Sequence[Charge]) -> None:
         """Refuse to be set where it could not be kept: what another accountant or unit counted cannot be added up."""
@@ -147,6 +178,8 @@ class Cap:
     def _too_much(self, table: str, charge: Charge, left: Fraction, failures: Fraction) -> MwemError:
         epsilon, delta = float(charge.budget.epsilon), float(charge.budget.delta)
         what = f"epsilon ({epsilon:g}, delta {delta:g}) does not fit the cap on {table}"
+        if charge.scope is not None and charge.partition is not None:
+            what += f" for {charge.partition.name} {charge.scope.words(charge.partition.type)}"
         if self.pure:
             rest = f"{float(left):g} of {float(self.limit()):g} is left (delta 0)"
         else:
@@ -177,14 +210,25 @@ class Balance:
 
     @classmethod
     def of(cls, cap: Cap | None, charges: Sequence[Charge], seeded: int = 0) -> Balance:
+        """Of the value at which least is left, so that `epsilon_left` is what is left for a release of all rows."""
+        balances = [balance for _, balance in cls.by_value(cap, charges)]
         if cap is None:
-            deltas = sum((charge.budget.delta for charge in charges), Fraction(0))
-            spent = sum((charge.budget.epsilon for charge in charges), Fraction(0))
-            return cls(cap=None, spent=spent, delta=deltas, seeded=seeded)
-        spent = sum((cap.cost(charge) for charge in charges), Fraction(0))
-        failure = sum((charge.failure for charge in charges), Fraction(0))
+            spent, delta = max(each.spent for each in balances), max(each.delta for each in balances)
+            return cls(cap=None, spent=spent, delta=delta, seeded=seeded)
+        return replace(min(balances, key=lambda each: cap.limit(each.failure) - each.spent), seeded=seeded)
+
+    @classmethod
+    def by_value(cls, cap: Cap | None, charges: Sequence[Charge]) -> list[tuple[Scope, Balance]]:
+        """For sets of values that are all values together: what was spent at each."""
+        if cap is None:
+            items = [(each.scope, (each.budget.epsilon, each.budget.delta)) for each in charges]
+            return [(scope, cls(cap=None, spent=spent, delta=delta)) for scope, (spent, delta) in sums_by_value(items)]
+        items = [(each.scope, (cap.cost(each), each.failure)) for each in charges]
         delta = Fraction(0) if cap.pure or not charges else cap.budget.delta
-        return cls(cap=cap, spent=spent, delta=delta, seeded=seeded, failure=failure)
+        return [
+            (scope, cls(cap=cap, spent=spent, delta=delta, failure=failure))
+            for scope, (spent, failure) in sums_by_value(items)
+        ]
 
     @property
     def epsilon_spent(self) -> float:
@@ -194,7 +238,40 @@ class Balance:
     def epsilon_left(self) -> float | None:
         if self.cap is None:
             return None
-        return self.cap.epsilon(max(self.cap.limit(self.failure) - self.spent, Fraction(0)), self.failure)
+        return self.cap.epsilon(self.cap.left(self.spent, self.failure), self.failure)
+
+
+_Pair = tuple[Fraction, Fraction]
+
+
+def sums_by_value(items: Sequence[tuple[Scope | None, _Pair]]) -> list[tuple[Scope, _Pair]]:
+    """Sums of pairs at each value of a column; None counts at every value.
+
+    As sets of values that have none in common and are all values together. One pass over the ends of all stretches: at
+    each, what begins there is added, and what ends there is taken off.
+    """
+    changes: dict[Key, list[_Pair]] = {}
+    for scope, (first, second) in items:
+        for low, high in () if scope is None else scope.stretches:
+            if low is not None:
+                changes.setdefault(low, []).append((first, second))
+            if high is not None:
+                changes.setdefault(high, []).append((-first, -second))
+    of_null = _sum(pair for scope, pair in items if scope is None or scope.null)
+    running = _sum(pair for scope, pair in items if scope is None or scope.begins_below)
+    out: list[tuple[Scope, _Pair]] = [(Scope(null=True), of_null)]
+    start: Key | None = None
+    for end in sorted(changes):
+        out.append((Scope(((start, end),)), running))
+        running, start = _sum([running, *changes[end]]), end
+    return [*out, (Scope(((start, None),)), running)]
+
+
+def _sum(pairs: Iterable[_Pair]) -> _Pair:
+    first, second = Fraction(0), Fraction(0)
+    for pair in pairs:
+        first, second = first + pair[0], second + pair[1]
+    return first, second
 
 
 def seed_refused(table: str) -> MwemError:

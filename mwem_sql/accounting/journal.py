@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.accounting.caps import Balance, Cap, Charge
+from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn
+from mwem_sql.boundary.scope import Scope
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, legible, refuse
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.catalog import Name
@@ -74,6 +75,10 @@ class Journal:
         return {key_of(line): line["account"] for line in self._of("key")}
 
     @property
+    def partitions(self) -> list[Row]:
+        return list(self._of("partition"))
+
+    @property
     def policies(self) -> list[Row]:
         return list(self._of("policy"))
 
@@ -88,13 +93,28 @@ class Journal:
                 return Cap(_budget(line), line["unit"], line["rows_per_unit"], line["unit_id"])
         return None
 
+    def partition(self, account: str | None) -> PartitionColumn | None:
+        """The column that was declared last for an account; None where there is none, or it was taken back."""
+        lines = [line for line in self.partitions if account is not None and line["account"] == account]
+        with legible(damaged(self.home)):
+            for line in lines[-1:]:
+                if line["partition_by"] is not None:
+                    return PartitionColumn(
+                        number=line["number"],
+                        name=line["partition_by"],
+                        id=line["partition_id"],
+                        type=line["partition_type"],
+                    )
+        return None
+
     def charge_rows(self, account: str | None) -> list[Row]:
         """The entries that took something of an account's budget. Seeded releases and notes take nothing."""
         return [row for row in self._entries_of(account) if row["private"] and Fraction(row["epsilon_exact"]) > 0]
 
     def charges(self, account: str | None) -> list[Charge]:
+        partition = self.partition(account)
         with legible(damaged(self.home)):
-            return [_charge(row) for row in self.charge_rows(account)]
+            return [_charge(row, partition) for row in self.charge_rows(account)]
 
     def balance(self, account: str | None) -> Balance:
         """What all private entries of an account add up to, whatever became of them."""
@@ -234,7 +254,9 @@ def _budget(row: Row) -> Budget:
     return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
 
 
-def _charge(row: Row) -> Charge:
+def _charge(row: Row, partition: PartitionColumn | None) -> Charge:
+    """The scope of an entry is of the column that was declared then: under another declaration it counts for all."""
+    is_scoped = partition is not None and row["number"] > partition.number and row["partition_exact"] is not None
     return Charge(
         budget=_budget(row),
         rho=Fraction(row["rho_exact"]),
@@ -243,6 +265,8 @@ def _charge(row: Row) -> Charge:
         computed=row["unit_is_computed"],
         unit_id=row["unit_id"] or "",
         failure=Fraction(row["failure_exact"]),
+        scope=Scope.read(row["partition_exact"]) if is_scoped else None,
+        partition=partition if is_scoped else None,
     )
 
 
@@ -283,6 +307,8 @@ def _events(lines: Journal) -> Iterator[Row]:
             if before is not None or lines.fault is not None:
                 was = "none" if before is None else before["epsilon"]
                 yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
+    for partition in lines.partitions:
+        yield _note(partition, f"mwem_partition: {partition['partition_by'] or 'none'}")
     for policy in lines.policies:
         yield _note(policy, f"mwem_policy: require_caps {str(policy['require_caps']).lower()}")
     if lines.fault is not None:
@@ -294,8 +320,9 @@ def _events(lines: Journal) -> Iterator[Row]:
 def _note(line: Row, action: str) -> Row:
     """A line that is not an entry, as a row that costs nothing."""
     names = {name: line.get(name) or "" for name in NAME}
+    absent = ("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason", "partition")
     return {
-        **dict.fromkeys(("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason")), **line, **names,
+        **dict.fromkeys(absent), **line, **names,
         "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
         "started": line["moment"], "finished": line["moment"],
     }  # fmt: skip

@@ -18,23 +18,23 @@ import duckdb
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.accounts import Books, Identity, identity_of, moved_keys, unit_key
-from mwem_sql.accounting.caps import Balance, Cap, Charge, seed_refused
+from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
-from mwem_sql.platform.catalog import Database, Name, Place
+from mwem_sql.platform.catalog import Column, Database, Name, Place
 from mwem_sql.platform.metadata import Key, Row, key
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """A committed debit: its entry, the account, what the unit's column is known by, and the balance after it."""
+    """A committed debit: its entry, the account, the charge as it was written, and the balance after it."""
 
     entry: str
     account: str
-    unit_id: str
+    charge: Charge
     balance: Balance
 
 
@@ -78,6 +78,14 @@ class Ledger:
     @property
     def cap(self) -> Cap | None:
         return self.journal.cap(self.account)
+
+    @property
+    def partition(self) -> PartitionColumn | None:
+        return self.journal.partition(self.account)
+
+    @property
+    def charges(self) -> list[Charge]:
+        return self.journal.charges(self.account)
 
     @property
     def balance(self) -> Balance:
@@ -142,11 +150,15 @@ class Ledger:
         self._check_whole()
         if charge.unit is not None and not charge.computed:
             charge = replace(charge, unit_id=self._unit_id(con, charge.unit))
+        if charge.partition != self.partition:  # declared or taken back since the charge was worked out
+            charge = replace(charge, scope=None, partition=None)
+        if charge.partition is not None and self.books.is_known_by_name_only(self.home, self.identity):
+            self._unit_id(con, charge.partition.name)  # the table was replaced: its column is marked again
         self._check_cap(charge, private=private)
         account = self._open_account(con)
         entry = self._open(con, account, charge, output, private=private, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
-        return Receipt(entry, account, charge.unit_id, Balance.of(self.journal.cap(account), charges))
+        return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
@@ -204,7 +216,7 @@ class Ledger:
                 why = f"because the table ({self.identity.table}) cannot be written"
                 hint = "ATTACH its file writable and set the cap there, so that the column can be marked"
                 raise refuse(BudgetError, "mwem_budget", f"unit ({cap.unit!r}) is known by its name alone, {why}", hint)
-        cap.check_replaces(self.identity.table.table, self.cap, self.journal.charges(self.account))
+        cap.check_replaces(self.identity.table.table, self.cap, self.charges)
         account = self._open_account(con)
         line = {
             "event": "cap", "account": account, **_named(self._first_name(account)),
@@ -212,6 +224,30 @@ class Ledger:
             "unit_id": cap.unit_id,
         }  # fmt: skip
         journal.append(con, self.home, line)
+
+    def set_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> Ledger:
+        """Declare the column that the account is partitioned by, or take that back; the ledger as it is then.
+
+        What is declared already is not declared anew: charges before a declaration count for all values.
+        """
+        self._prepare(con)
+        journal.committed(con, lambda: self.at(con).enter_partition(con, column))
+        return self.at(con)
+
+    def enter_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> None:
+        """Write what `set_partition` commits: to be called in a transaction, as `enter`."""
+        self._check_whole()
+        line: Row = {"event": "partition"}
+        if column is not None:
+            line |= {"partition_by": column.name, "partition_type": column.type}
+            line["partition_id"] = column_id = self._unit_id(con, column.name)
+            before = self.partition
+            if before is not None and before.id == column_id and before.has_kind(column.type):
+                return
+        elif self.partition is None:
+            return
+        account = self._open_account(con)
+        journal.append(con, self.home, line | {"account": account, **_named(self._first_name(account))})
 
     def _check_whole(self) -> None:
         if self.journal.fault is not None:
@@ -251,7 +287,7 @@ class Ledger:
             )
         if not private:
             raise seed_refused(table.table)
-        cap.check(table.table, charge, self.balance.spent, self.balance.failure)
+        cap.check(table.table, charge, self.charges)
 
     def _refused(self, what: str, hint: str) -> MwemError:
         return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
@@ -268,7 +304,10 @@ class Ledger:
                 return same
             # Of a table that was replaced its name decides, and so do those of its columns: the cap's comes first.
             units = [*self.journal.charges(account), self.journal.cap(account)]
-            before = {fold(each.unit): each.unit_id for each in units if each and each.unit}.get(fold(column))
+            ids = {fold(each.unit): each.unit_id for each in units if each and each.unit}
+            if self.partition is not None:
+                ids[fold(self.partition.name)] = self.partition.id
+            before = ids.get(fold(column))
             if before and self.books.is_known_by_name_only(self.home, self.identity):
                 if not carrier.carry_unit(con, column, before):
                     self._give_keys(con, {unit_key(account, present): before})
@@ -313,6 +352,12 @@ class Ledger:
                 "rho_exact": str(charge.rho), "failure_exact": str(charge.failure), "unit": charge.unit,
                 "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
             }  # fmt: skip
+            if charge.scope is not None and charge.partition is not None:
+                by = charge.partition
+                line |= {
+                    "partition_by": by.name, "partition_id": by.id, "partition_type": by.type,
+                    "partition": charge.scope.words(by.type), "partition_exact": charge.scope.exact(),
+                }  # fmt: skip
         journal.append(con, self.home, line | {"request": ""} | facts)
         return entry
 

@@ -12,7 +12,7 @@ names are changed later. Reads the catalog and the schemas of files, never a row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -41,7 +41,8 @@ class Relation:
     """A private relation. `below` is what a view reads: views, and last a table; or `files`.
 
     `declared` maps its columns to the table's, where they are the same values, so that `checks` and `computed`, which
-    speak of the table's columns, speak of them too.
+    speak of the table's columns, speak of them too. `conditions` are those of the views, of the table's columns and of
+    placeholders for what views compute.
     """
 
     name: Name
@@ -52,6 +53,7 @@ class Relation:
     declared: dict[str, Column] = field(default_factory=dict)
     computed: dict[str, str] = field(default_factory=dict)  # what the table's generated columns are computed by
     files: Files | None = None
+    conditions: tuple[exp.Expr, ...] = ()
     odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
     source: Source | None = None  # where it is, if not in this instance
     keys: tuple[tuple[Key, ...], ...] = ()  # of its rows, there
@@ -241,8 +243,22 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
         below=source.names,
         declared=declared,
         computed=source.computed,
+        conditions=(*source.conditions, *_conditions(expansion, source)),
         files=source.files,
     )
+
+
+def _conditions(expansion: Expansion, source: Relation) -> Iterator[exp.Expr]:
+    """The condition of a view over a relation, of the table's columns."""
+    if expansion.condition is not None:
+        yield expansion.condition.transform(
+            lambda node: _column_below(node, source) if isinstance(node, exp.Column) else node
+        )
+
+
+def _column_below(column: exp.Column, source: Relation) -> exp.Expr:
+    below = source.declared.get(column.name)
+    return exp.Placeholder() if below is None else exp.column(below.name, quoted=True)
 
 
 def _relation(

@@ -44,13 +44,14 @@ class Expansion:
     """A view's SELECT over its source. `origins` has for each of its columns the source's, if it is shown unchanged.
 
     `read` are all columns that it reads. `calls` are those of `CALENDAR`: whether DuckDB has one depends on the types
-    of its arguments.
+    of its arguments. `condition` is its WHERE, of the source's columns.
     """
 
     select: exp.Select
     origins: list[str | None]
     read: set[str]
     calls: tuple[exp.Func, ...] = ()
+    condition: exp.Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +93,17 @@ class View:
                 origins.append(origin)
         where = self.select.args.get("where")
         rows = exp.select(*items).from_(_aliased(source, scope.columns))
-        if where is not None:
+        condition = scope.checked(where.this) if where is not None else None
+        if condition is not None:
             # The cast is DuckDB's own, which it would put around the whole, where TRY does not reach.
-            rows = rows.where(_total(cast(scope.checked(where.this), "BOOLEAN")))
+            rows = rows.where(_total(cast(condition.copy(), "BOOLEAN")))
         _check_order(self.select.args.get("order"))
         below = dict(zip(scope.columns, columns, strict=True))
         shown = [below.get(origin) if origin is not None else None for origin in origins]
-        return Expansion(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls))
+        if condition is not None:
+            for column in condition.find_all(exp.Column):
+                column.set("this", exp.to_identifier(below[column.name], quoted=True))
+        return Expansion(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls), condition)
 
 
 class _Scope:

@@ -55,6 +55,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         yield {"item": item, "value": value}
     facts = {
         "protects": protected(request.unit, request.rows_per_unit),
+        **({} if plan.extent.words is None else {"counts for": plan.extent.words}),
         "epsilon": f"{float(request.budget.epsilon):g}",
         "delta": f"{float(request.budget.delta):g}",
         "composition": _by_rows(plan, lambda each: COMPOSITIONS[each.kind]),

@@ -200,6 +200,18 @@ def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, e
     }
 
 
+def collated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> set[str]:
+    """The columns of a table that have a collation, under which different texts may be equal."""
+    created, _ = _noted(con, name)
+    if "COLLATE" not in created.upper():
+        return set()
+    return {
+        column.name
+        for column in _parsed(created, f"table ({name.table!r})").find_all(exp.ColumnDef)
+        if column.find(exp.CollateColumnConstraint, exp.Collate) is not None
+    }
+
+
 def comment(con: duckdb.DuckDBPyConnection, name: Name) -> str:
     """What was noted on a table; nothing if it is not there."""
     return _noted(con, name)[1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
+from mwem_sql.accounting.partitions import Extent, extent_of
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.boundary import relations
@@ -78,6 +79,8 @@ class Plan:
     """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
+    extent: Extent = field(default_factory=Extent)
+    """For which values of the column that the table is partitioned by it counts."""
     discovery: Discovery | None = None
     """Columns whose values are to be found first; None once they are, or where there are none."""
 
@@ -181,6 +184,9 @@ def _plan(
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
+    extent = Extent()
+    if ledger is not None:
+        extent = extent_of(session.cursor(), ledger, relation, request.unit, session.settings)
     return Plan(
         relation=relation,
         compiled=compiled,
@@ -192,6 +198,7 @@ def _plan(
         idle=tuple(idle),
         public=public,
         ledger=ledger,
+        extent=extent,
         discovery=discovery if before is None else None,
     )
 

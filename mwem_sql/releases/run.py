@@ -21,6 +21,7 @@ import pyarrow as pa
 from mwem_sql.accounting.accounts import identity_of
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
+from mwem_sql.accounting.partitions import extent_of
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
@@ -116,6 +117,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         announce(request.table, "done")
         warnings = [
             plan.warning,
+            plan.extent.warning,
             missing,
             *facts["beyond"],
             summary.rows_used_warning(facts),
@@ -142,6 +144,8 @@ def _charge(request: Request, plan: Plan) -> Charge:
     charge = Charge.of(
         plan.schedule.composition, unit, request.rows_per_unit, computed=unit is not None and origin is None
     )
+    if plan.extent.scope is not None:
+        charge = replace(charge, scope=plan.extent.scope, partition=plan.extent.partition)
     return charge if plan.discovery is None else charge.finding(plan.discovery.threshold)
 
 
@@ -153,18 +157,24 @@ def _in_short(compiled: Compiled) -> str:
 
 
 def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, receipt: Receipt) -> execution.Check:
-    """Whether a snapshot has what was planned and charged: the same definition, account and unit.
+    """Whether a snapshot has what was planned and charged: the same definition, account, unit and scope.
 
     Of files, their state.
     """
+    charge = receipt.charge
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
-        planned = _unit_column(plan.relation, request) or receipt.unit_id  # the debit may have marked it
+        planned = _unit_column(plan.relation, request) or charge.unit_id  # the debit may have marked it
         if relation != plan.relation or there.account != receipt.account or _unit_column(relation, request) != planned:
             raise execution.ChangedError
+        # Taken back meanwhile, it counts for all values whatever its scope is.
+        if charge.scope is not None and there.partition == charge.partition:
+            extent = extent_of(con, there, relation, request.unit, session.settings)
+            if extent.scope != charge.scope:
+                raise execution.ChangedError
         return relation.files.state if relation.files else lambda: None
 
     return check

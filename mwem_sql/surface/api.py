@@ -196,6 +196,10 @@ def budget(
     return _table("mwem_budget", locals())
 
 
+def partition(con: object, table: str, by: str | None) -> pa.Table:
+    return _table("mwem_partition", locals())
+
+
 def ledger(con: object) -> pa.Table:
     return _table("mwem_ledger", locals())
 

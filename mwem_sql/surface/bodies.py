@@ -20,6 +20,7 @@ from sqlglot import exp
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy
+from mwem_sql.accounting.partitions import balance_rows, partition_column
 from mwem_sql.boundary import relations
 from mwem_sql.boundary import sources as aliases
 from mwem_sql.boundary.sources import Source
@@ -319,7 +320,23 @@ def budget(call: Arguments) -> Rows:
             "rows_per_unit": rows_per_unit,
             "seeded": balance.seeded,
             "also_charged_as": ledger.other_names,
+            "partition_by": ledger.partition.name if ledger.partition is not None else None,
         }
+    ]
+
+
+def partition(call: Arguments) -> Rows:
+    session, function, by = call.session, call.function, call["by"]
+    con = session.cursor()
+    relation = relations.describe(con, call.name("private_table"), session.place, function)
+    ledger = ledger_of(con, relation, session.place, function)
+    column = None
+    if by is not None:
+        name = call.name("by")
+        column = partition_column(con, ledger, relation, name, settings=session.settings, function=function)
+    return [
+        {"schema_name": relation.charged.schema, "table_name": relation.charged.table, **row}
+        for row in balance_rows(ledger.set_partition(session.cursor(), column))
     ]
 
 

@@ -376,6 +376,33 @@ _DECLARATIONS = (
             ResultColumn("seeded", "INTEGER", "Releases with a seed from before the cap, which no budget covers."),
             ResultColumn("also_charged_as", "VARCHAR", "Other names under which the same rows were charged, and what "
                                                        "was spent there."),
+            ResultColumn("partition_by", "VARCHAR", "The column by whose values charges add up (mwem_partition): "
+                                                    "spent and left are those of the value with least left, and what "
+                                                    "is left is for a release of all rows. NULL: none."),
+        ),
+    ),
+    SqlFunction(
+        name="mwem_partition", body=bodies.partition, section="Keep count", cost="nothing",
+        purpose="Declares a column whose value never changes in a row, as a month: from then on releases of views that "
+                "say WHERE month = '2025-01' and WHERE month = '2025-02' cost the larger of the two, not both "
+                "together. Called again, it shows what is left for each month.",
+        example="CALL mwem_partition('visit', 'month')  ->  main, visit, month, 2025-01, 1.0, 2.0; main, visit, "
+                "month, NULL, 0.0, 3.0",
+        parameters=(
+            shared.TABLE,
+            Parameter("by", None, VALUE, "A column of the table itself. Your word that no row's value in it ever "
+                                         "changes, which nobody can check; it goes into the journal. What was charged "
+                                         "before counts for all values. NULL takes it back: all charges add up."),
+        ),
+        columns=(
+            ResultColumn("schema_name", "VARCHAR", "The table's schema."),
+            ResultColumn("table_name", "VARCHAR", "The table."),
+            ResultColumn("partition_by", "VARCHAR", "The column; NULL: none."),
+            ResultColumn("partition", "VARCHAR", "A value that has charges of its own, or values that have the same; "
+                                                 "NULL: all other values, as next month's."),
+            ResultColumn("epsilon_spent", "DOUBLE", "What is spent on rows with it, as the cap counts."),
+            ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves for releases of such rows alone; NULL without "
+                                                   "a cap."),
         ),
     ),
     SqlFunction(
@@ -398,14 +425,17 @@ _DECLARATIONS = (
             ResultColumn("who", "VARCHAR", "The user, as the system says by the process's user id."),
             ResultColumn("unit", "VARCHAR", "Whose rows were protected together; NULL: each row by itself."),
             ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit counted."),
-            ResultColumn("epsilon_spent", "DOUBLE", "What all releases of the table have spent, to this day."),
-            ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves; NULL without one."),
+            ResultColumn("epsilon_spent", "DOUBLE", "What all releases of the table have spent, to this day; with a "
+                                                    "partition, at the value with most."),
+            ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves for a release of all rows; NULL without one."),
             ResultColumn("intact", "BOOLEAN", "false: somebody changed the journal by hand."),
             ResultColumn("version", "VARCHAR", "The version that was asked for; NULL without one."),
             ResultColumn("workload", "VARCHAR", "What was asked: its first query, and how many more there are."),
             ResultColumn("claimed", "VARCHAR", "The user that the environment names (USER, LOGNAME), where that is "
                                                "another one."),
             ResultColumn("reason", "VARCHAR", "Why a release was withdrawn; NULL for all else."),
+            ResultColumn("partition", "VARCHAR", "For which values of the column that mwem_partition declares it "
+                                                 "counts; NULL: for all."),
         ),
     ),
     SqlFunction(
