@@ -47,7 +47,7 @@ class Scope:
         """With any stretches: empty ones go, and those that touch are one."""
         out: list[Stretch] = []
         for low, high in sorted(filter(_is_some, stretches), key=lambda stretch: _rank(stretch[0])):
-            if out and (out[-1][1] is None or (low is not None and low <= out[-1][1])):  # type: ignore[operator]
+            if out and (low is None or out[-1][1] is None or low <= out[-1][1]):  # type: ignore[operator]
                 out[-1] = out[-1][0], None if None in (out[-1][1], high) else max(out[-1][1], high)  # type: ignore[type-var]
             else:
                 out.append((low, high))

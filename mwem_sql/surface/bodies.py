@@ -25,7 +25,7 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary import sources as aliases
 from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import MwemError, OptionError, OutputError, WorkloadError, refuse, spoken_by
+from mwem_sql.errors import MwemError, OptionError, OutputError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows
@@ -72,12 +72,12 @@ class Arguments:
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
-    def name(self, key: str) -> str:
-        """The name of a table."""
+    def name(self, key: str, noun: str = "table", example: str = "adult") -> str:
+        """The name of a table, or of something else."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value.strip():
-            what = f"{key} ({value!r}) must be the name of a table"
-            raise refuse(OptionError, self.function, what, "write it as a string, 'adult'")
+            what = f"{key} ({value!r}) must be the name of a {noun}"
+            raise refuse(OptionError, self.function, what, f"write it as a string, {literal(example)}")
         return value
 
     def number(self, key: str) -> int:
@@ -332,7 +332,7 @@ def partition(call: Arguments) -> Rows:
     ledger = ledger_of(con, relation, session.place, function)
     column = None
     if by is not None:
-        name = call.name("by")
+        name = call.name("by", "column", "month")
         column = partition_column(con, ledger, relation, name, settings=session.settings, function=function)
     return [
         {"schema_name": relation.charged.schema, "table_name": relation.charged.table, **row}

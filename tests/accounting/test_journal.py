@@ -17,6 +17,7 @@ from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import prepare
 
 BY_HAND = {
+    "UPDATE mwem.journal SET partition_exact = '[[1, 2]]' WHERE number = 3": 3,
     "UPDATE mwem.journal SET epsilon_exact = '1/1000', epsilon = 0.001 WHERE epsilon = 1": 6,
     "UPDATE mwem.journal SET status = 'failed' WHERE event = 'end'": 4,
     "UPDATE mwem.journal SET table_name = 'other' WHERE event = 'entry'": 3,
