@@ -254,9 +254,13 @@ def _budget(row: Row) -> Budget:
     return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
 
 
+def _is_scoped(row: Row, partition: PartitionColumn | None) -> bool:
+    return partition is not None and row["number"] > partition.number and row["partition_exact"] is not None
+
+
 def _charge(row: Row, partition: PartitionColumn | None) -> Charge:
     """The scope of an entry is of the column that was declared then: under another declaration it counts for all."""
-    is_scoped = partition is not None and row["number"] > partition.number and row["partition_exact"] is not None
+    is_scoped = _is_scoped(row, partition)
     return Charge(
         budget=_budget(row),
         rho=Fraction(row["rho_exact"]),
@@ -286,7 +290,9 @@ def statement(con: duckdb.DuckDBPyConnection) -> list[Row]:
 
 
 def _statement_of(lines: Journal, stored: set[str]) -> Iterator[Row]:
-    balances = {account: lines.balance(account) for account in {row["account"] for row in _events(lines)}}
+    accounts = {row["account"] for row in _events(lines)}
+    balances = {account: lines.balance(account) for account in accounts}
+    partitions = {account: lines.partition(account) for account in accounts}
     for row in _events(lines):
         balance = balances[row["account"]]
         yield {
@@ -296,6 +302,7 @@ def _statement_of(lines: Journal, stored: set[str]) -> Iterator[Row]:
             "epsilon_spent": balance.epsilon_spent,
             "epsilon_left": balance.epsilon_left,
             "intact": lines.fault is None,
+            "partition": row["partition"] if _is_scoped(row, partitions[row["account"]]) else None,
         }
 
 
@@ -320,7 +327,7 @@ def _events(lines: Journal) -> Iterator[Row]:
 def _note(line: Row, action: str) -> Row:
     """A line that is not an entry, as a row that costs nothing."""
     names = {name: line.get(name) or "" for name in NAME}
-    absent = ("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason", "partition")
+    absent = ("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason", "partition_exact")
     return {
         **dict.fromkeys(absent), **line, **names,
         "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,

@@ -192,6 +192,7 @@ def test_taken_back_all_add_up_again(visits: Connection) -> None:
     assert visits.execute(spent.format("NULL")).fetchall() == [(None, None, 0.8)]
     # Declared anew it is the word of another day: what was charged before counts for all.
     assert visits.execute(spent.format("'month'")).fetchall() == [("month", None, 0.8)]
+    assert visits.execute("SELECT DISTINCT partition FROM mwem_ledger()").fetchall() == [(None,)]
     actions = visits.execute("SELECT action FROM mwem_ledger() WHERE action LIKE 'mwem_partition%'").fetchall()
     assert actions == [("mwem_partition: month",), ("mwem_partition: none",), ("mwem_partition: month",)]
 
