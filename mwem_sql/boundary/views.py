@@ -39,7 +39,7 @@ class NotRowWiseError(Exception):
     """Which part of a definition is not in the grammar."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Expansion:
     """A view's SELECT over its source. `origins` has for each of its columns the source's, if it is shown unchanged.
 
@@ -103,7 +103,8 @@ class View:
         if condition is not None:
             for column in condition.find_all(exp.Column):
                 column.set("this", exp.to_identifier(below[column.name], quoted=True))
-        return Expansion(rows, shown, {below[name] for name in scope.read}, tuple(scope.calls), condition)
+        read = {below[name] for name in scope.read}
+        return Expansion(select=rows, origins=shown, read=read, calls=tuple(scope.calls), condition=condition)
 
 
 class _Scope:
@@ -354,5 +355,6 @@ def with_generated(
             odd[name] = str(reason)
             items.append(cast(exp.null(), types[name]))
     plain = [name if name not in expressions else None for name in names]
-    expansion = Expansion(exp.select(*items).from_(table.copy()), plain, scope.read, tuple(scope.calls))
+    select = exp.select(*items).from_(table.copy())
+    expansion = Expansion(select=select, origins=plain, read=scope.read, calls=tuple(scope.calls))
     return expansion, odd, {name: tree for name, tree in trees.items() if name not in odd}

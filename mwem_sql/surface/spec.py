@@ -363,23 +363,7 @@ _DECLARATIONS = (
                                              "same unit."),
             Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give."),
         ),
-        columns=(
-            ResultColumn("schema_name", "VARCHAR", "The table's schema."),
-            ResultColumn("table_name", "VARCHAR", "The table."),
-            ResultColumn("epsilon", "DOUBLE", "The cap."),
-            ResultColumn("delta", "DOUBLE", "The delta of the cap."),
-            ResultColumn("epsilon_spent", "DOUBLE", "What its releases have spent, as the cap counts."),
-            ResultColumn("delta_spent", "DOUBLE", "The delta at which that was worked out."),
-            ResultColumn("epsilon_left", "DOUBLE", "What is left."),
-            ResultColumn("unit", "VARCHAR", "Whose rows are protected together; NULL: each row by itself."),
-            ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit count."),
-            ResultColumn("seeded", "INTEGER", "Releases with a seed from before the cap, which no budget covers."),
-            ResultColumn("also_charged_as", "VARCHAR", "Other names under which the same rows were charged, and what "
-                                                       "was spent there."),
-            ResultColumn("partition_by", "VARCHAR", "The column by whose values charges add up (mwem_partition): "
-                                                    "spent and left are those of the value with least left, and what "
-                                                    "is left is for a release of all rows. NULL: none."),
-        ),
+        columns=shared.BUDGET,
     ),
     SqlFunction(
         name="mwem_partition", body=bodies.partition, section="Keep count", cost="nothing",
@@ -409,34 +393,7 @@ _DECLARATIONS = (
         name="mwem_ledger", body=bodies.ledger, section="Keep count", cost="nothing",
         purpose="What was spent, by whom, when, on what, and what is left, over all attached databases.",
         example="FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...",
-        columns=(
-            ResultColumn("database_name", "VARCHAR", "Where the private table is."),
-            ResultColumn("schema_name", "VARCHAR", "Its schema."),
-            ResultColumn("table_name", "VARCHAR", "Its name, when it was charged."),
-            ResultColumn("output", "VARCHAR", "What was written; NULL where nothing was."),
-            ResultColumn("epsilon", "DOUBLE", "What was charged."),
-            ResultColumn("delta", "DOUBLE", "What was charged."),
-            ResultColumn("action", "VARCHAR", "The function: mwem_release, or one that is only noted: not private, or "
-                                              "mwem_withdraw."),
-            ResultColumn("private", "BOOLEAN", "false: a seed, or a function that is not private."),
-            ResultColumn("status", "VARCHAR", "done; open: running, or killed; failed. All of them count."),
-            ResultColumn("started", "TIMESTAMP", "When."),
-            ResultColumn("finished", "TIMESTAMP", "When; NULL while it is open."),
-            ResultColumn("who", "VARCHAR", "The user, as the system says by the process's user id."),
-            ResultColumn("unit", "VARCHAR", "Whose rows were protected together; NULL: each row by itself."),
-            ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit counted."),
-            ResultColumn("epsilon_spent", "DOUBLE", "What all releases of the table have spent, to this day; with a "
-                                                    "partition, at the value with most."),
-            ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves for a release of all rows; NULL without one."),
-            ResultColumn("intact", "BOOLEAN", "false: somebody changed the journal by hand."),
-            ResultColumn("version", "VARCHAR", "The version that was asked for; NULL without one."),
-            ResultColumn("workload", "VARCHAR", "What was asked: its first query, and how many more there are."),
-            ResultColumn("claimed", "VARCHAR", "The user that the environment names (USER, LOGNAME), where that is "
-                                               "another one."),
-            ResultColumn("reason", "VARCHAR", "Why a release was withdrawn; NULL for all else."),
-            ResultColumn("partition", "VARCHAR", "For which values of the column that mwem_partition declares it "
-                                                 "counts; NULL: for all."),
-        ),
+        columns=shared.LEDGER,
     ),
     SqlFunction(
         name="mwem_policy", body=bodies.policy, section="Keep count", cost="nothing",
