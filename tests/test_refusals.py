@@ -191,9 +191,9 @@ OPTIONS = [
     Case("mwem_budget: unit ('who') is computed by a view, so that a cap could not count by it. Hint: name a column "
          "of people itself", "CALL mwem_budget('units', 1, unit := 'who')"),
     Case("mwem_partition: column ('ages') is not a column of people. Hint: did you mean 'age'?",
-    "CALL mwem_partition('people', 'ages')", lambda con: mwem_sql.partition(con, "people", "ages")),
+    "CALL mwem_partition('people', 'ages')", lambda con, _: mwem_sql.partition(con, "people", "ages")),
     Case("mwem_partition: by (3) must be the name of a column. Hint: write it as a string, 'month'",
-    "CALL mwem_partition('people', 3)", lambda con: mwem_sql.partition(con, "people", 3)),
+    "CALL mwem_partition('people', 3)", lambda con, _: mwem_sql.partition(con, "people", 3)),
     Case("mwem_policy: require_caps ('on') must be true or false. Hint: leave it out",
     "CALL mwem_policy(require_caps := 'on')"),
     Case("mwem_release: option round is unknown. Hint: did you mean rounds? the options are average", "", lambda con,
