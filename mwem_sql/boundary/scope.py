@@ -30,6 +30,8 @@ Stretch = tuple[Key | None, Key | None]
 """All values from the first up to, and without, the second; without a bound where that is None."""
 
 _TEXT, _BOOLEAN = "VARCHAR", "BOOLEAN"
+_LOSSY = "UHUGEINT"
+"""DuckDB compares it with a HUGEINT as DOUBLE, of which many whole numbers are one."""
 _FAMILIES = {"integer", "date", "timestamp"}
 _SIDES: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 """A comparison read from the right."""
@@ -188,6 +190,8 @@ class _Reader:
         scale, other = scale_of(self.kind), scale_of(beside)
         if scale is None or other is None:
             return beside == self.kind or (beside == _TEXT and self.kind.startswith("ENUM("))
+        if _LOSSY in {self.kind, beside}:
+            return False
         return scale.family == other.family or {scale.family, other.family} == {"date", "timestamp"}
 
 

@@ -75,7 +75,7 @@ NOT_UNDERSTOOD = [
     ("m COLLATE NOCASE = 'a'", "m"), ("e < 'a'", "e"), ("e = 'nothing'", "e"), ("i = 1.0", "i"), ("f", "f"),
     ("d < TIMESTAMP '2025-01-31 12:00:00'", "d"), ("d::VARCHAR < '2025'", "d"),
     ("big = 9007199254740993::DOUBLE", "big"),
-    ("ts < '2025-02-01'::TIMESTAMPTZ", "ts"), ("month(d) = 1", "d"), ("i = '1' || '2'", "i"),
+    ("ts < '2025-02-01'::TIMESTAMPTZ", "ts"), ("i = 1::UHUGEINT", "i"), ("month(d) = 1", "d"), ("i = '1' || '2'", "i"),
 ]  # fmt: skip
 
 
