@@ -17,6 +17,7 @@ from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.algebra.totals import Totals
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
@@ -25,14 +26,18 @@ from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import columns_read
 from mwem_sql.compile.rules import Breach, breaches, cuts
+from mwem_sql.compile.totals import KNOWN_SHARE, Counted, conditions, counted
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
+from mwem_sql.domains.totals import PublicTotal
 from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
+from mwem_sql.judge.evidence import Families
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.model.projection import contradicted
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
@@ -47,6 +52,7 @@ from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
+from mwem_sql.workload import Workload
 
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
@@ -75,7 +81,7 @@ class Plan:
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
     public: tuple[Measurement, ...] = ()
-    """What rules say, as counts that are 0."""
+    """What rules say, as counts that are 0, and what public totals say."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
     discovery: Discovery | None = None
@@ -122,7 +128,10 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     with Sandbox(session.settings) as sandbox:
         domain = (
             with_names(
-                read_domain(con, relation, session.place, sandbox, domain=request.domain, rules=request.rules),
+                read_domain(
+                    con, relation, session.place, sandbox,
+                    domain=request.domain, rules=request.rules, known=request.known,
+                ),
                 request.workload,
             )
             if release is None
@@ -147,11 +156,16 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
 
 
 class _Draft(NamedTuple):
-    """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
+    """A workload against a public domain, predicates that are never true there, and rules and totals of its columns.
+
+    `total` is the number of rows if totals of other columns say it.
+    """
 
     compiled: Compiled
     idle: Sequence[str]
     rules: Sequence[Breach]
+    counted: Counted
+    total: float | None
 
 
 def _plan(
@@ -164,16 +178,23 @@ def _plan(
     before: Plan | None = None,
 ) -> Plan:
     """What would run; `before` is the plan that was made to find values."""
-    compiled, idle, rules = draft
+    compiled, idle, rules = draft.compiled, draft.idle, draft.rules
     _check_room(request, compiled)
     unit = _unit(request, relation)
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
-    strategy = _strategy(request, compiled)
-    support, public = _support(request, compiled, rules)
+    support, forbidden = _support(request, compiled, rules)
+    totals, known = _totals(request, draft, support)
+    request = replace(request, total=totals.total)
+    strategy = _undetermined(_strategy(request, compiled), compiled, known)
     start = read_start(session, request, relation.names, compiled)
-    problem = replace(_problem(request, compiled, strategy, start), support=support)
+    problem = replace(
+        _problem(request, compiled, strategy, start),
+        support=support,
+        totals=totals,
+        determined=_determined(strategy.queries, compiled, known),
+    )
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
     schedule = _schedule(request, strategy, problem, in_rho=in_rho)
@@ -190,7 +211,7 @@ def _plan(
         strategy=strategy,
         cap=cap,
         idle=tuple(idle),
-        public=public,
+        public=(*forbidden, *known),
         ledger=ledger,
         discovery=discovery if before is None else None,
     )
@@ -198,6 +219,7 @@ def _plan(
 
 def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
+    request = replace(request, total=plan.problem.total)
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
     if plan.discovery is not None:
         request = replace(request, budget=rest_of(request.budget))
@@ -216,13 +238,27 @@ def _relation_of(release: Stored) -> Relation:
 
 
 def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
-    rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
-    compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
+    used = columns_read(domain, request.workload) if domain.rules or domain.totals else set()
+    rules = breaches(domain, used, sandbox)
+    totals = domain.totals_about(used)
+    cutting = (*cuts(rules), *conditions(totals))
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=Workload(cutting) if cutting else None)
+    of_totals = Counted.of(totals, compiled.cuts[len(cutting) - len(conditions(totals)) :])
     idle = check_constants(compiled, sandbox)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return _Draft(compiled, idle, rules)
+    return _Draft(compiled, idle, rules, of_totals, _total_of_others(request, domain, totals, sandbox))
+
+
+def _total_of_others(
+    request: Request, domain: Domain, totals: Sequence[PublicTotal], sandbox: Sandbox
+) -> float | None:
+    """The number of rows if all totals say it, those of columns that nobody asks about among them."""
+    if len(totals) == len(domain.totals):
+        return None
+    everything, compiled = counted(domain, sandbox)
+    return everything.on({} if compiled is None else compiled.classes, total=request.total).total
 
 
 def _support(
@@ -239,8 +275,57 @@ def _support(
         what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
         raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
     listed = list(counts.items())
-    public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
+    public = tuple(
+        Measurement.public(listed[number][1], np.zeros(1), "rule", listed[number][0].rule.text) for number in kept
+    )
     return (support if kept else None), public
+
+
+def _totals(request: Request, draft: _Draft, support: Support[State] | None) -> tuple[Totals, tuple[Measurement, ...]]:
+    """What public totals say of the model, as far as it has room for them; and the same as measurements."""
+    compiled, total = draft.compiled, request.total if draft.total is None else draft.total
+    totals = draft.counted.on(
+        compiled.classes,
+        max_cells=request.max_cells,
+        total=total,
+        **({} if support is None else {"possible": support.possible}),
+    )
+    if not totals.partitions:
+        return totals, ()
+    # Of an unknown number of rows: enough for all that is said.
+    state = State.unsplit(compiled.sizes, totals.total or max(1.0, 2 * totals.fewest), support)
+    wrong = contradicted(state, totals.partitions)
+    if wrong is not None:
+        what = f"totals of {', '.join(wrong.query.attributes)} contradict the others, or rules: no table has them all"
+        raise refuse(DomainError, "known", what, "correct one of them")
+    most = int(request.max_cells * KNOWN_SHARE)
+    if state.cells > most:
+        what = f"totals make a model of {state.cells:,} cells, more than a tenth of max_cells ({most:,})"
+        raise refuse(CellsError, "known", what, "leave some of them out, or raise max_cells")
+    known = (
+        Measurement.public(each.known, each.rows, "known", ", ".join(each.query.attributes))
+        for each in totals.partitions
+    )
+    return totals, tuple(known)
+
+
+def _determined(queries: Sequence[LinearQuery], compiled: Compiled, known: Sequence[Measurement]) -> list[int]:
+    """The numbers of the queries whose answers follow from public totals."""
+    if not known:
+        return []
+    sizes = {name: classes.count for name, classes in compiled.classes.items()}
+    return np.flatnonzero(Families(known, sizes).are_exact(queries)).tolist()
+
+
+def _undetermined(strategy: Strategy, compiled: Compiled, known: Sequence[Measurement]) -> Strategy:
+    """A strategy without the lines whose values follow from public totals; as it is where these are all it has."""
+    determined = set(_determined(strategy.queries, compiled, known))
+    lines = tuple(line for line in strategy.lines if line.number not in determined)
+    given = strategy.alternatives
+    if given is not None:
+        at_once = tuple(line for line in given.at_once if line.number not in determined)
+        given = replace(given, at_once=at_once)
+    return replace(strategy, lines=lines if lines or strategy.rounds else strategy.lines, alternatives=given)
 
 
 def _check_possible(request: Request, idle: Sequence[str]) -> None:
