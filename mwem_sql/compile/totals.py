@@ -5,14 +5,13 @@ Reads no private row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.totals import ContradictionError, Possible, TooManyCellsError, Totals
 from mwem_sql.compile.build import MAX_CELLS
-from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
@@ -79,7 +78,7 @@ class Counted:
             else f"by the others there are at most {_count(most)}"
         )
         what = f"total ({words}) is {_count(rows)}, and {leaves}: no table has them all"
-        return refuse(DomainError, "known", what, "correct one of them; a total given by total := is one of them")
+        return refuse(DomainError, "known", what, "correct one of them; total := and rules are among them")
 
 
 def conditions(totals: Sequence[PublicTotal]) -> tuple[Query, ...]:
@@ -87,12 +86,12 @@ def conditions(totals: Sequence[PublicTotal]) -> tuple[Query, ...]:
     return tuple(Query(predicate=total.text) for total in totals if total.text is not None)
 
 
-def counted(domain: Domain, sandbox: Sandbox) -> tuple[Counted, Compiled | None]:
-    """All totals of declared columns by themselves, on their own classes; None if none has a condition."""
+def total_of_all(domain: Domain, sandbox: Sandbox, total: float | None = None) -> float | None:
+    """The number of rows, if all totals of declared columns by themselves, or the `total`, say it."""
     totals = domain.totals_about({attribute.name for attribute in domain})
     queries = conditions(totals)
     if not queries:
-        return Counted.of(totals, ()), None
+        return Counted.of(totals, ()).on({}, total=total).total
     with spoken_by("known", instead_of="workload"):
         compiled = compile_workload(domain, Workload(queries), sandbox)
     special = compiled.queries.special
@@ -100,34 +99,7 @@ def counted(domain: Domain, sandbox: Sandbox) -> tuple[Counted, Compiled | None]
         None if row in special and special[row].hull is not None else compiled.linear[row]
         for row in range(len(queries))
     ]
-    return Counted.of(totals, cuts), compiled
-
-
-def total_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, object]]:
-    """What is declared, what follows from it, and what it lacks: the rows of mwem_known."""
-    columns = {attribute.name for attribute in domain}
-    for total, names in domain.columns_of_totals.items():
-        lacking = [name for name in names if name not in columns]
-        yield {
-            "predicate": total.text,
-            "rows": total.rows,
-            "attributes": list(names),
-            "declared": "table of public totals",
-            "lacks": f"a domain of {lacking[0]}" if lacking else None,
-        }
-    if not domain.totals:
-        return
-    mine, compiled = counted(domain, sandbox)
-    said = mine.on(compiled.classes if compiled is not None else {})
-    if not any(total.text is None for total in mine.totals):
-        lacks = "totals of all values of a column, NULL and values off the domain among them; or a row of all rows"
-        yield {
-            "predicate": None,
-            "rows": said.total,
-            "attributes": [],
-            "declared": "follows" if said.total is not None else None,
-            "lacks": lacks if said.total is None else None,
-        }
+    return Counted.of(totals, cuts).on(compiled.classes, total=total).total
 
 
 def _count(rows: float) -> str:

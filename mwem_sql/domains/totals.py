@@ -62,7 +62,7 @@ def totals_of_table(con: duckdb.DuckDBPyConnection, relation: Relation, table: c
         given = {types[name].name: value for name, value in zip(limiting, values, strict=True) if value is not None}
         parts = [_equal(relation, name, value) for name, value in given.items()]
         if text is not None:
-            parts.append(exp.Paren(this=parse(text, names, "total", relation.name.stem)))
+            parts.append(parse(text, names, "total", relation.name.stem))
         total = dialect.sql(exp.and_(*parts)) if parts else None
         if number is None or number < 0 or number > MOST_ROWS or number % 1:
             where = PublicTotal(total, 0).words

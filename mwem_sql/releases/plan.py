@@ -26,7 +26,7 @@ from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import columns_read
 from mwem_sql.compile.rules import Breach, breaches, cuts
-from mwem_sql.compile.totals import KNOWN_SHARE, Counted, conditions, counted
+from mwem_sql.compile.totals import KNOWN_SHARE, Counted, conditions, total_of_all
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.domains.totals import PublicTotal
@@ -193,6 +193,7 @@ def _plan(
         _problem(request, compiled, strategy, start),
         support=support,
         totals=totals,
+        known=known,
         determined=_determined(strategy.queries, compiled, known),
     )
     cap = ledger.cap if ledger is not None else None
@@ -257,8 +258,7 @@ def _total_of_others(
     """The number of rows if all totals say it, those of columns that nobody asks about among them."""
     if len(totals) == len(domain.totals):
         return None
-    everything, compiled = counted(domain, sandbox)
-    return everything.on({} if compiled is None else compiled.classes, total=request.total).total
+    return total_of_all(domain, sandbox, request.total)
 
 
 def _support(

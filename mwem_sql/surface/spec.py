@@ -90,6 +90,20 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
+        name="mwem_known", body=bodies.known, section="Say what is possible and what is asked", cost="nothing",
+        purpose="Public totals: counts that somebody else has published, and the number of rows if it follows from them. "
+                "A release agrees with them exactly, and none takes any budget. Reads no private row.",
+        example="FROM mwem_known('votes')  ->  \"region\" = 'North', 1203, [region], table of public totals, NULL",
+        parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.KNOWN_TABLE),
+        columns=(
+            ResultColumn("predicate", "VARCHAR", "Which rows are counted; NULL: all."),
+            ResultColumn("rows", "BIGINT", "How many there are; NULL: the totals do not say it."),
+            ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
+            ResultColumn("declared", "VARCHAR", "table of public totals, or: follows from others."),
+            ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
+        ),
+    ),
+    SqlFunction(
         name="mwem_suggest_domain", body=bodies.suggest_domain, section="Say what is possible and what is asked",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in "
