@@ -18,7 +18,7 @@ from mwem_sql.algebra.partition import Partition, signatures
 from mwem_sql.algebra.table import Names, Table
 
 Possible = Callable[[Names, Mapping[str, Partition]], Flags | None]
-"""Which combinations of groups a record can have; None for all."""
+"""Which combinations of groups of some attributes a record can have; None for all."""
 
 
 class ContradictionError(ValueError):
@@ -82,7 +82,7 @@ class Totals:
         *,
         most_cells: int,
         total: float | None = None,
-        possible: Possible = lambda _names, _partitions: None,
+        possible: Possible | None = None,
     ) -> Totals:
         """From counts of one cell each. Larger ones come first, so that what is inside another one divides it.
 
@@ -98,12 +98,12 @@ class Totals:
                 continue
             known = [each.total for each in growing if each.total is not None]
             growing.append(_Growing(space, known[0] if known else total))
-            assert growing[-1].take(number, mask, rows[number])
-        totals = [each.total for each in growing if each.total is not None] + [total] * (total is not None)
-        for other in totals[1:]:
-            if other != totals[0]:
-                raise ContradictionError(None, other or 0.0, totals[0], totals[0])
+            growing[-1].take(number, mask, rows[number])
+        totals = [rows for rows in (total, *(each.total for each in growing)) if rows is not None]
         n = totals[0] if totals else None
+        for other in totals:
+            if other != totals[0]:
+                raise ContradictionError(None, other, totals[0], totals[0])
         for each in growing:
             if n is not None and each.total is None and sum(filter(None, each.rows)) > n:
                 raise ContradictionError(None, n, sum(filter(None, each.rows)), inf)
@@ -114,7 +114,7 @@ class _Space:
     """The groups of each attribute that counts distinguish, and which combinations of them a record can have."""
 
     def __init__(
-        self, groups: Mapping[str, Partition], sizes: Mapping[str, int], most_cells: int, possible: Possible
+        self, groups: Mapping[str, Partition], sizes: Mapping[str, int], most_cells: int, possible: Possible | None
     ) -> None:
         self.groups, self._sizes, self._most, self._possible = groups, sizes, most_cells, possible
         self._flags: dict[Names, Flags] = {}
@@ -130,7 +130,7 @@ class _Space:
 
     def possible(self, names: Names) -> Flags:
         if names not in self._flags:
-            flags = self._possible(names, self.groups) if names else None
+            flags = self._possible(names, self.groups) if names and self._possible is not None else None
             self._flags[names] = np.ones(self.shape(names), dtype=np.bool_) if flags is None else flags
         return self._flags[names]
 

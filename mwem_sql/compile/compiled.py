@@ -166,7 +166,7 @@ class Compiled:
 
     @cached_property
     def published(self) -> Domain:
-        """The domain of what is released: the workload's attributes, what rules and totals say of them, and what is computed of them."""
+        """What is released: the workload's attributes, rules and totals of these, and what is computed of them."""
         whole, names = self.domain, self.classes.keys()
         computed = tuple(each for each in whole.computed if names >= set(each.columns))
         shown = {*names, *(each.name for each in computed)}

@@ -51,7 +51,7 @@ class Counted:
         *,
         max_cells: int = MAX_CELLS,
         total: float | None = None,
-        possible: Possible = lambda _names, _partitions: None,
+        possible: Possible | None = None,
     ) -> Totals:
         """What they say together; refused where they contradict each other, rules (`possible`), or the `total`."""
         sizes = {name: each.count for name, each in classes.items()}
@@ -104,4 +104,3 @@ def total_of_all(domain: Domain, sandbox: Sandbox, total: float | None = None) -
 
 def _count(rows: float) -> str:
     return f"{rows:,.0f}" if rows < inf else "any number"
-

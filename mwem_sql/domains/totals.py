@@ -81,9 +81,7 @@ def _equal(relation: Relation, name: str, value: str) -> exp.Expr:
     (type_text,) = [column.type for column in relation.columns if column.name == name]
     constant = exp.Literal.string(value)
     is_text = type_text == "VARCHAR" or type_text.startswith("ENUM(")
-    return exp.EQ(
-        this=exp.column(name, quoted=True), expression=constant if is_text else cast(constant, type_text)
-    )
+    return exp.EQ(this=exp.column(name, quoted=True), expression=constant if is_text else cast(constant, type_text))
 
 
 def _no(table: catalog.Name, what: str, hint: str, *, cure: str = _CURE) -> MwemError:

@@ -16,8 +16,8 @@ from sqlglot import exp
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
-from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.public import PUBLIC_TABLES
+from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.rules import breaches
 from mwem_sql.compile.totals import total_of_all
 from mwem_sql.domains.attribute import Attribute

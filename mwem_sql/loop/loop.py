@@ -5,8 +5,8 @@ the figure's: A is the approximation, n its total, q_i the query of round i, m w
 
 For the last A every round fits all measurements again: by mirror descent to a tolerance, or (`fit := 'replay'`) as the
 paper's listing does, 100 passes of the fixed step. For the average a round takes one step, as in the figure, which is
-what the theorem is about. Public counts are met exactly after every step, by a projection that takes A no further from B
-in relative entropy, so that the theorem holds with them.
+what the theorem is about. Public counts are met exactly after every step, by a projection that takes A no further from
+B in relative entropy, so that the theorem holds with them.
 """
 
 from __future__ import annotations

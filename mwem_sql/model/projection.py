@@ -16,7 +16,8 @@ from mwem_sql.model.state import State
 SWEEPS = 100
 """Through all partitions, at most."""
 CHECKED = 400
-"""The same, where it is to be seen whether any distribution agrees with all counts."""
+"""The same, where it is to be seen whether any distribution agrees with all counts. More: fewer that are at the edge
+are taken for contradictions."""
 SAME = 1e-12
 """Of the total: a cell that is off by less is as it should be."""
 FALLS = 0.999
@@ -50,16 +51,10 @@ def project(state: State, partitions: Sequence[CountedPartition], sweeps: int = 
     return worst
 
 
-def contradicted(state: State, partitions: Sequence[CountedPartition]) -> CountedPartition | None:
-    """A partition that no distribution agrees with beside the others, if there is one; the state is projected.
+def can_agree(state: State, partitions: Sequence[CountedPartition]) -> bool:
+    """Whether some distribution agrees with all counts; the state is projected.
 
     Where counts can be met at the edge only, a difference goes to 0 slowly; where they cannot, it stays.
     """
-    gaps = [project(state, partitions, sweeps=CHECKED // 2) for _ in range(2)]
-    if gaps[1] <= MISTAKE or gaps[1] < STAYS * gaps[0]:
-        return None
-    answers = [state.group_answers([state.partitions.exact(each.query)])[0] for each in partitions]
-    off = [
-        float(np.abs(answer - each.values(state.total)).max()) for answer, each in zip(answers, partitions, strict=True)
-    ]
-    return partitions[int(np.argmax(off))]
+    before, after = (project(state, partitions, sweeps=CHECKED // 2) for _ in range(2))
+    return after <= MISTAKE or after < STAYS * before

@@ -17,7 +17,6 @@ from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement
-from mwem_sql.algebra.totals import Totals
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
@@ -26,25 +25,21 @@ from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import columns_read
 from mwem_sql.compile.rules import Breach, breaches, cuts
-from mwem_sql.compile.totals import KNOWN_SHARE, Counted, conditions, total_of_all
+from mwem_sql.compile.totals import Counted, conditions, total_of_all
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.domains.totals import PublicTotal
-from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
-from mwem_sql.judge.evidence import Families
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
-from mwem_sql.model.projection import contradicted
 from mwem_sql.model.start import Start
-from mwem_sql.model.state import State
-from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.constraints import Constraints
 from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.start import read_start
@@ -60,11 +55,6 @@ MAX_NOISE = 10_000
 """The noise on a cell of a query that is always measured, in rows (a standard deviation), beyond which the query is
 refused where the total is not public: at epsilon 1 and delta 0 there may be some 7,000 such queries, at epsilon 0.01
 some 70."""
-
-
-RULES_SHARE = 0.1
-"""Of max_cells: what the attributes of a rule may have together, and all rules in the model. A rule beyond is met by
-rows alone. Larger: less room for what is measured."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,8 +119,13 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         domain = (
             with_names(
                 read_domain(
-                    con, relation, session.place, sandbox,
-                    domain=request.domain, rules=request.rules, known=request.known,
+                    con,
+                    relation,
+                    session.place,
+                    sandbox,
+                    domain=request.domain,
+                    rules=request.rules,
+                    known=request.known,
                 ),
                 request.workload,
             )
@@ -178,23 +173,23 @@ def _plan(
     before: Plan | None = None,
 ) -> Plan:
     """What would run; `before` is the plan that was made to find values."""
-    compiled, idle, rules = draft.compiled, draft.idle, draft.rules
+    compiled = draft.compiled
     _check_room(request, compiled)
     unit = _unit(request, relation)
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
-    support, forbidden = _support(request, compiled, rules)
-    totals, known = _totals(request, draft, support)
-    request = replace(request, total=totals.total)
-    strategy = _undetermined(_strategy(request, compiled), compiled, known)
+    total = request.total if draft.total is None else draft.total
+    constraints = Constraints.of(compiled, draft.rules, draft.counted, total=total, max_cells=request.max_cells)
+    request = replace(request, total=constraints.totals.total)
+    strategy = constraints.undetermined(_strategy(request, compiled))
     start = read_start(session, request, relation.names, compiled)
     problem = replace(
         _problem(request, compiled, strategy, start),
-        support=support,
-        totals=totals,
-        known=known,
-        determined=_determined(strategy.queries, compiled, known),
+        support=constraints.support,
+        totals=constraints.totals,
+        known=constraints.known,
+        determined=constraints.determined(strategy.queries),
     )
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
@@ -211,8 +206,8 @@ def _plan(
         pushdown=pushdown,
         strategy=strategy,
         cap=cap,
-        idle=tuple(idle),
-        public=(*forbidden, *known),
+        idle=tuple(draft.idle),
+        public=(*constraints.forbidden, *constraints.known),
         ledger=ledger,
         discovery=discovery if before is None else None,
     )
@@ -249,83 +244,9 @@ def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return _Draft(compiled, idle, rules, of_totals, _total_of_others(request, domain, totals, sandbox))
-
-
-def _total_of_others(
-    request: Request, domain: Domain, totals: Sequence[PublicTotal], sandbox: Sandbox
-) -> float | None:
-    """The number of rows if all totals say it, those of columns that nobody asks about among them."""
-    if len(totals) == len(domain.totals):
-        return None
-    return total_of_all(domain, sandbox, request.total)
-
-
-def _support(
-    request: Request, compiled: Compiled, rules: Sequence[Breach]
-) -> tuple[Support[State] | None, tuple[Measurement, ...]]:
-    """Where rules let records be, as far as the model has room for them; and what they say as measurements."""
-    counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
-    if not counts:
-        return None, ()
-    most = int(request.max_cells * RULES_SHARE)
-    try:
-        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
-    except ValueError:
-        what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
-        raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
-    listed = list(counts.items())
-    public = tuple(
-        Measurement.public(listed[number][1], np.zeros(1), "rule", listed[number][0].rule.text) for number in kept
-    )
-    return (support if kept else None), public
-
-
-def _totals(request: Request, draft: _Draft, support: Support[State] | None) -> tuple[Totals, tuple[Measurement, ...]]:
-    """What public totals say of the model, as far as it has room for them; and the same as measurements."""
-    compiled, total = draft.compiled, request.total if draft.total is None else draft.total
-    totals = draft.counted.on(
-        compiled.classes,
-        max_cells=request.max_cells,
-        total=total,
-        **({} if support is None else {"possible": support.possible}),
-    )
-    if not totals.partitions:
-        return totals, ()
-    # Of an unknown number of rows: enough for all that is said.
-    state = State.unsplit(compiled.sizes, totals.total or max(1.0, 2 * totals.fewest), support)
-    wrong = contradicted(state, totals.partitions)
-    if wrong is not None:
-        what = f"totals of {', '.join(wrong.query.attributes)} contradict the others, or rules: no table has them all"
-        raise refuse(DomainError, "known", what, "correct one of them")
-    most = int(request.max_cells * KNOWN_SHARE)
-    if state.cells > most:
-        what = f"totals make a model of {state.cells:,} cells, more than a tenth of max_cells ({most:,})"
-        raise refuse(CellsError, "known", what, "leave some of them out, or raise max_cells")
-    known = (
-        Measurement.public(each.known, each.rows, "known", ", ".join(each.query.attributes))
-        for each in totals.partitions
-    )
-    return totals, tuple(known)
-
-
-def _determined(queries: Sequence[LinearQuery], compiled: Compiled, known: Sequence[Measurement]) -> list[int]:
-    """The numbers of the queries whose answers follow from public totals."""
-    if not known:
-        return []
-    sizes = {name: classes.count for name, classes in compiled.classes.items()}
-    return np.flatnonzero(Families(known, sizes).are_exact(queries)).tolist()
-
-
-def _undetermined(strategy: Strategy, compiled: Compiled, known: Sequence[Measurement]) -> Strategy:
-    """A strategy without the lines whose values follow from public totals; as it is where these are all it has."""
-    determined = set(_determined(strategy.queries, compiled, known))
-    lines = tuple(line for line in strategy.lines if line.number not in determined)
-    given = strategy.alternatives
-    if given is not None:
-        at_once = tuple(line for line in given.at_once if line.number not in determined)
-        given = replace(given, at_once=at_once)
-    return replace(strategy, lines=lines if lines or strategy.rounds else strategy.lines, alternatives=given)
+    # Totals of columns that nobody asks about may say how many rows there are.
+    total = total_of_all(domain, sandbox, request.total) if len(totals) < len(domain.totals) else None
+    return _Draft(compiled, idle, rules, of_totals, total)
 
 
 def _check_possible(request: Request, idle: Sequence[str]) -> None:

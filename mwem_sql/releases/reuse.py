@@ -138,7 +138,7 @@ class RequestHash:
 def fingerprint(
     con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name
 ) -> RequestHash:
-    """Of the request alone, public tables about the private one included; never of the private table's content or state.
+    """Of the request alone, the public tables about the private one included; never of what is in that, or its state.
 
     Options at their default are left out, and so is an `always` that is false, so that a later version with more
     options still knows the request; so is the database, if it is the output's: the file may be renamed.
