@@ -46,7 +46,7 @@ def totals_of_table(con: duckdb.DuckDBPyConnection, relation: Relation, table: c
     present = {fold(column.name): column.name for column in catalog.columns(con, table)}
     types = {fold(column.name): column for column in relation.columns}
     if ROWS_COLUMN not in present:
-        near = did_you_mean(ROWS_COLUMN, list(present.values()), shown=str)
+        near = next(filter(None, (did_you_mean(name, [ROWS_COLUMN], shown=str) for name in present.values())), "")
         raise _no(table, f"has the columns {', '.join(present.values())}, and none is called rows", near)
     limiting = [name for name in present if name not in {ROWS_COLUMN, PREDICATE_COLUMN}]
     for name in limiting:

@@ -265,7 +265,7 @@ class Families:
 def _grouped(measurements: Sequence[Measurement]) -> Iterator[Family]:
     nested: list[list[Measurement]] = []
     for measurement in measurements:
-        is_public = not measurement.variance
+        is_public = not measurement.scale
         if is_public or not measurement.is_partition or measurement.query.domain_cells > MOST_COMBINATIONS:
             yield Family([measurement])
             continue
