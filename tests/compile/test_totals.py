@@ -42,8 +42,7 @@ def test_the_number_of_rows_follows_where_nothing_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("totals", "words"),
     [
-        ([("a < 3", 4), ("a < 3 AND s = 'x'", 5)], "total (\"a < 3 AND s = 'x'\") is 5, and by the others there are at "
-                                                   "most 4: no table has them all. Hint: correct one of them"),
+        ([("a < 3", 4), ("a < 3 AND s = 'x'", 5)], "total (\"a < 3 AND s = 'x'\") is 5, and by the others there are at most 4: "),
         ([("a < 3", 4), ("a >= 3", 5), (None, 8)], "total ('a >= 3') is 5, and by the others there are 4: "),
         ([("a > 7", 1)], "total ('a > 7') is 1, and nothing that it could count is possible"),
         ([("a < 3", 9), ("a >= 3", 5), ("s IS NULL", 2), ("s IS NOT NULL", 2)], "no table has them all"),
@@ -62,7 +61,7 @@ def test_a_total_that_is_given_twice_has_to_be_the_same() -> None:
 
 
 def test_a_total_that_cannot_be_compiled_is_refused_as_what_it_is() -> None:
-    with pytest.raises(PredicateError, match="^known: "):
+    with pytest.raises(PredicateError, match=r"^known: "):
         total(("s > 3 AND s.t = 1", 3))
 
 
@@ -79,4 +78,7 @@ def test_classes_are_cut_by_totals_and_those_that_join_too_much_are_refused() ->
     with pytest.raises(CellsError, match=r"joins \d+ values, more than 1\b"):
         counted.on(compiled.classes, max_cells=10)
     assert compiled.published.totals == whole.totals
-    assert replace(compiled, classes={"a": compiled.classes["a"]}).published.totals == (whole.totals[0], whole.totals[2])
+    assert replace(compiled, classes={"a": compiled.classes["a"]}).published.totals == (
+        whole.totals[0],
+        whole.totals[2],
+    )

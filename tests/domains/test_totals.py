@@ -34,7 +34,7 @@ def test_columns_and_a_predicate_say_together_which_rows_are_counted(con: duckdb
     )
     assert declared(con) == [
         ("\"region\" = 'N' AND \"age\" = CAST('7' AS INT)", 3),
-        ("\"region\" = 'O''Hara' AND (\"age\" < 9 OR \"age\" > 20)", 4),
+        ('"region" = \'O\'\'Hara\' AND ("age" < 9 OR "age" > 20)', 4),
         (None, 50),
         ('"decade" = 2', 0),  # once
     ]

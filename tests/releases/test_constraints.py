@@ -103,7 +103,7 @@ def test_a_contradiction_is_refused_and_not_charged(votes: Connection, wrong: st
     votes.execute("CREATE TABLE t_rules AS SELECT 'a <> 1 OR b = 0' AS rule")
     known(votes, "SELECT 900 AS rows", wrong)
     for call in (mwem_sql.plan, mwem_sql.release):
-        with pytest.raises(DomainError, match="^known: "):
+        with pytest.raises(DomainError, match=r"^known: "):
             call(votes, "t", PAIRS, 1.0)
     assert votes.execute("SELECT count(*) FROM mwem_ledger()").fetchone() == (0,)
     known(votes, "SELECT 900 AS rows")
@@ -142,7 +142,9 @@ def test_all_may_follow_from_totals(votes: Connection) -> None:
     known(votes, "SELECT a, b, count(*) AS rows FROM t GROUP BY ALL")
     workload = Workload.from_rows([{"group_by": ["a", "b"], "always": True}, {"group_by": ["a"]}])
     for options in ({}, {"rounds": 2}, {"average": True}):
-        made = mwem_sql.release(votes, "t", workload, 1.0, output=f"out_{len(options)}_{'average' in options}", **options)
+        made = mwem_sql.release(
+            votes, "t", workload, 1.0, output=f"out_{len(options)}_{'average' in options}", **options
+        )
         truth = votes.execute("SELECT a::VARCHAR, b::VARCHAR, count(*) FROM t GROUP BY ALL").fetchall()
         found = mwem_sql.answer(votes, made.output, workload).to_pylist()[: len(truth)]
         assert sorted((*row["cell"], row["answer"]) for row in found if row["answer"]) == sorted(truth)
