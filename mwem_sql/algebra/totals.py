@@ -51,7 +51,7 @@ class CountedPartition:
         return np.append(self.rows, max(0.0, total - self.rows.sum())) if self.rest else self.rows
 
     @property
-    def known(self) -> LinearQuery:
+    def without_rest(self) -> LinearQuery:
         """The cells but for the rest."""
         if not self.rest:
             return self.query
@@ -96,8 +96,8 @@ class Totals:
                 raise TooManyCellsError(number, space.cells(mask.names))
             if any(each.take(number, mask, rows[number]) for each in growing):
                 continue
-            known = [each.total for each in growing if each.total is not None]
-            growing.append(_Growing(space, known[0] if known else total))
+            said = [each.total for each in growing if each.total is not None]
+            growing.append(_Growing(space, said[0] if said else total))
             growing[-1].take(number, mask, rows[number])
         totals = [rows for rows in (total, *(each.total for each in growing)) if rows is not None]
         n = totals[0] if totals else None
@@ -168,15 +168,15 @@ class _Growing:
             np.bincount(labels[flags], minlength=len(self.rows)) for flags in (possible & counted, possible)
         )
         cells = np.flatnonzero(inside).tolist()
-        known = sum(self.rows[cell] or 0.0 for cell in cells)
+        together = sum(self.rows[cell] or 0.0 for cell in cells)
         is_open = any(self.rows[cell] is None for cell in cells)
         if (inside == all_)[cells].all():
             # Whole cells, or none: what they have together. At most one has nothing said of it.
-            if rows < known or (rows > known and not is_open):
-                raise ContradictionError(number, rows, known, inf if is_open else known)
+            if rows < together or (rows > together and not is_open):
+                raise ContradictionError(number, rows, together, inf if is_open else together)
             for cell in cells:
                 if self.rows[cell] is None:
-                    self.rows[cell] = rows - known
+                    self.rows[cell] = rows - together
             return True
         if len(cells) > 1:
             return False
@@ -211,8 +211,8 @@ def _groups(counts: Sequence[LinearQuery], sizes: Mapping[str, int]) -> dict[str
     """The classes of each attribute that counts are about, those together that no count distinguishes."""
     blocks = dict.fromkeys(block for count in counts for block in count.blocks if block.attributes)
     used = {name: sizes[name] for name in dict.fromkeys(name for block in blocks for name in block.attributes)}
-    found = signatures(used, ((block.attributes, block.encoding) for block in blocks))
-    return {name: _numbered(rows) for name, rows in found.items()}
+    marks = signatures(used, ((block.attributes, block.encoding) for block in blocks))
+    return {name: _numbered(rows) for name, rows in marks.items()}
 
 
 def _numbered(signature: Numbers) -> Partition:

@@ -126,18 +126,18 @@ class Domain:
 
     @classmethod
     def from_schema(
-        cls, con: object, table: str, domain: str | None = None, rules: str | None = None, known: str | None = None
+        cls, con: object, table: str, domain: str | None = None, rules: str | None = None, totals: str | None = None
     ) -> Domain:
         """The domain of a table or row-wise view.
 
         `domain` names a domain table, `<table>_domain` by default; `rules` a rules table, `<table>_rules` by default;
-        `known` a table of public totals, `<table>_known` by default.
+        `totals` a table of public totals, `<table>_known` by default.
         """
         session = Session.of(con)
         cursor = session.cursor()
         relation = relations.describe(cursor, table, session.place, "domain")
         with Sandbox(session.settings) as sandbox:
-            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules, known=known)
+            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules, totals=totals)
 
 
 def read_domain(
@@ -148,7 +148,7 @@ def read_domain(
     *,
     domain: str | None = None,
     rules: str | None = None,
-    known: str | None = None,
+    totals: str | None = None,
 ) -> Domain:
     """Declarations of the schema, with those of the domain table in their place where it has any.
 
@@ -164,8 +164,8 @@ def read_domain(
         more, others = rules_of_table(con, relation, table, place)
         several += more
         computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
-    table = _public_table(con, relation, place, "known", known)
-    totals = [] if table is None else totals_of_table(con, relation, table)
+    table = _public_table(con, relation, place, "known", totals)
+    counts = [] if table is None else totals_of_table(con, relation, table)
     names = tuple(column.name for column in relation.columns)
     follows = {each.name for each in computed}
     attributes = tuple(declared[name] for name in names if name in declared and name not in follows)
@@ -175,7 +175,7 @@ def read_domain(
         attributes,
         rules=tuple(several),
         computed=tuple(computed),
-        totals=tuple(dict.fromkeys(totals)),
+        totals=tuple(dict.fromkeys(counts)),
     )
 
 

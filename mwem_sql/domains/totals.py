@@ -21,7 +21,7 @@ from mwem_sql.platform import catalog
 
 ROWS_COLUMN, PREDICATE_COLUMN = "rows", "predicate"
 """Of a table of public totals: the count of each row, and a condition. All others are columns of the private table."""
-MOST_ROWS = 2**53
+MOST_COUNTED = 2**53
 """Beyond, a DOUBLE is not every whole number."""
 _CURE = (
     "it has the column rows with a count in each row, and which rows are counted in columns of the private table, or in"
@@ -64,7 +64,7 @@ def totals_of_table(con: duckdb.DuckDBPyConnection, relation: Relation, table: c
         if text is not None:
             parts.append(parse(text, names, "total", relation.name.stem))
         total = dialect.sql(exp.and_(*parts)) if parts else None
-        if number is None or number < 0 or number > MOST_ROWS or number % 1:
+        if number is None or number < 0 or number > MOST_COUNTED or number % 1:
             where = PublicTotal(total, 0).words
             what = f"counts {'NULL' if shown is None else shown} rows of {where}, which is not a whole number from 0"
             raise _no(table, what, "correct it, or delete the row", cure="")

@@ -229,7 +229,7 @@ def _public(plan: Plan) -> dict[str, str]:
     if rules:
         out["rules"] = f"{rules:,} that no row breaks; {cells:,} of them are cells of the model that are 0"
     if domain.totals:
-        about = "; ".join(dict.fromkeys(each.name for each in plan.problem.known)) or "the number of rows alone"
+        about = "; ".join(dict.fromkeys(each.name for each in plan.problem.public_counts)) or "the number of rows alone"
         count = len(set(plan.problem.determined) & set(range(len(plan.compiled.distinct.queries))))
         out["known"] = f"{len(domain.totals):,} public totals that the release agrees with, of {about}"
         if plan.schedule.selects and count:

@@ -40,7 +40,7 @@ class Problem:
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
     `start` is what the run begins with; None for the even distribution. `totals` are public counts that every state
-    agrees with, `known` the same as measurements without noise; no round selects what follows from them (`determined`,
+    agrees with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
     by number).
     """
 
@@ -58,7 +58,7 @@ class Problem:
     support: Support[State] | None = None
     start: Start | None = None
     totals: Totals = field(default_factory=Totals)
-    known: Sequence[Measurement] = ()
+    public_counts: Sequence[Measurement] = ()
     determined: Sequence[int] = ()
 
     def __post_init__(self) -> None:

@@ -13,24 +13,24 @@ import numpy as np
 from mwem_sql.algebra.totals import CountedPartition
 from mwem_sql.model.state import State
 
-SWEEPS = 100
+PROJECTIONS = 100
 """Through all partitions, at most."""
 CHECKED = 400
 """The same, where it is to be seen whether any distribution agrees with all counts. More: fewer that are at the edge
 are taken for contradictions."""
-SAME = 1e-12
+MET = 1e-12
 """Of the total: a cell that is off by less is as it should be."""
-FALLS = 0.999
+LEAST_FALL = 0.999
 """A sweep that leaves more than this of the largest difference was of no use."""
 
 
-STAYS = 0.8
+STAYING = 0.8
 """Of a difference: what is left of one that stays after another half of these sweeps."""
 MISTAKE = 0.5
 """Rows: a difference that stays, and is not of rounding."""
 
 
-def project(state: State, partitions: Sequence[CountedPartition], sweeps: int = SWEEPS) -> float:
+def project(state: State, partitions: Sequence[CountedPartition], sweeps: int = PROJECTIONS) -> float:
     """Give the cells of all partitions their rows, as a table of the state's total has them.
 
     The largest difference that is left, in rows.
@@ -43,7 +43,7 @@ def project(state: State, partitions: Sequence[CountedPartition], sweeps: int = 
         answers = state.group_answers([state.partitions.exact(query) for query, _ in wanted])
         gaps = [float(np.abs(answer - rows).max()) for answer, (_, rows) in zip(answers, wanted, strict=True)]
         worst = max(gaps, default=0.0)
-        if worst <= SAME * state.total or sweep == sweeps or (sweep > 1 and worst > FALLS * before):
+        if worst <= MET * state.total or sweep == sweeps or (sweep > 1 and worst > LEAST_FALL * before):
             break
         before = worst
         for query, rows in wanted:
@@ -57,4 +57,4 @@ def can_agree(state: State, partitions: Sequence[CountedPartition]) -> bool:
     Where counts can be met at the edge only, a difference goes to 0 slowly; where they cannot, it stays.
     """
     before, after = (project(state, partitions, sweeps=CHECKED // 2) for _ in range(2))
-    return after <= MISTAKE or after < STAYS * before
+    return after <= MISTAKE or after < STAYING * before

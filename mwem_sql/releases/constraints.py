@@ -38,7 +38,7 @@ class Constraints:
     forbidden: tuple[Measurement, ...]
     """What rules say, as counts that are 0."""
     totals: Totals
-    known: tuple[Measurement, ...]
+    public_counts: tuple[Measurement, ...]
     """What public totals say."""
 
     @classmethod
@@ -48,16 +48,20 @@ class Constraints:
         """As far as the model has room for rules; totals beyond are refused. `total` is n where it is public."""
         support, forbidden = _support(compiled, rules, max_cells)
         totals = _totals(compiled, counted, support, total, max_cells)
-        known = tuple(
-            Measurement.public(each.known, each.rows, "known", ", ".join(each.query.attributes))
+        counts = tuple(
+            Measurement.public(each.without_rest, each.rows, "known", ", ".join(each.query.attributes))
             for each in totals.partitions
         )
         sizes = {name: classes.count for name, classes in compiled.classes.items()}
-        return cls(sizes=sizes, support=support, forbidden=forbidden, totals=totals, known=known)
+        return cls(sizes=sizes, support=support, forbidden=forbidden, totals=totals, public_counts=counts)
 
     def determined(self, queries: Sequence[LinearQuery]) -> list[int]:
         """The numbers of the queries whose answers follow from public totals."""
-        return np.flatnonzero(Families(self.known, self.sizes).are_exact(queries)).tolist() if self.known else []
+        return (
+            np.flatnonzero(Families(self.public_counts, self.sizes).are_exact(queries)).tolist()
+            if self.public_counts
+            else []
+        )
 
     def undetermined(self, strategy: Strategy) -> Strategy:
         """A strategy without the lines whose values follow from public totals; as it is if these are all it has."""

@@ -125,7 +125,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
                     sandbox,
                     domain=request.domain,
                     rules=request.rules,
-                    known=request.known,
+                    totals=request.known,
                 ),
                 request.workload,
             )
@@ -188,7 +188,7 @@ def _plan(
         _problem(request, compiled, strategy, start),
         support=constraints.support,
         totals=constraints.totals,
-        known=constraints.known,
+        public_counts=constraints.public_counts,
         determined=constraints.determined(strategy.queries),
     )
     cap = ledger.cap if ledger is not None else None
@@ -207,7 +207,7 @@ def _plan(
         strategy=strategy,
         cap=cap,
         idle=tuple(draft.idle),
-        public=(*constraints.forbidden, *constraints.known),
+        public=(*constraints.forbidden, *constraints.public_counts),
         ledger=ledger,
         discovery=discovery if before is None else None,
     )

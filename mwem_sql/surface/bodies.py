@@ -158,14 +158,14 @@ def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
     session, function, table = call.session, call.function, call.name("private_table")
     con = session.cursor()
     name = None if call["domain"] is None else call.name("domain")
-    rules, known = (None if call.values.get(kind) is None else call.name(kind) for kind in ("rules", "known"))
-    is_named = any(each is not None for each in (name, rules, known))
+    rules, totals = (None if call.values.get(kind) is None else call.name(kind) for kind in ("rules", "known"))
+    is_named = any(each is not None for each in (name, rules, totals))
     stored = None if is_named else store.in_place_of_table(con, table, session.place, function)
     if stored is not None:
         return stored.domain, {}
     relation = relations.describe(con, table, session.place, function)
     with Sandbox(session.settings) as sandbox:
-        declared = read_domain(con, relation, session.place, sandbox, domain=name, rules=rules, known=known)
+        declared = read_domain(con, relation, session.place, sandbox, domain=name, rules=rules, totals=totals)
     return declared, {column.name: column.type for column in relation.columns}
 
 

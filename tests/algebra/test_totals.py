@@ -55,10 +55,10 @@ def test_counts_of_a_table_contradict_nothing_and_are_kept_one_and_all(seed: int
     for partition in found.partitions:
         assert partition.query.counts_all
         assert (true(partition.query) == partition.values(table.sum())).all()
-        assert (true(partition.known) == partition.rows).all()
+        assert (true(partition.without_rest) == partition.rows).all()
         assert partition.rest == (found.total is None and len(partition.rows) < partition.query.cells)
     for query in (query for query in counts if query.attributes):
-        assert any(_is_sum_of_cells(query, partition.known) for partition in found.partitions), query
+        assert any(_is_sum_of_cells(query, partition.without_rest) for partition in found.partitions), query
 
 
 def _is_sum_of_cells(query: LinearQuery, other: LinearQuery) -> bool:

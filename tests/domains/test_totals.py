@@ -51,9 +51,9 @@ def test_values_are_those_of_the_private_column(con: duckdb.DuckDBPyConnection) 
 
 def test_another_table_is_taken_by_its_name(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE census AS SELECT 12 AS rows; CREATE TABLE votes_known AS SELECT 13 AS rows")
-    assert [total.rows for total in Domain.from_schema(con, "votes", known="census").totals] == [12]
+    assert [total.rows for total in Domain.from_schema(con, "votes", totals="census").totals] == [12]
     with pytest.raises(TableError, match=r"table of public totals \('cen'\) does not exist .*the column rows"):
-        Domain.from_schema(con, "votes", known="cen")
+        Domain.from_schema(con, "votes", totals="cen")
 
 
 @pytest.mark.parametrize(
