@@ -44,7 +44,7 @@ def compile_workload(
     workload: Workload,
     sandbox: Sandbox,
     finer_than: Mapping[str, Classes] | None = None,
-    cuts: Workload | None = None,
+    cuts: Sequence[Query] = (),
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those.
 
@@ -61,11 +61,11 @@ def compile_workload(
 
 
 def _compiled(
-    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Workload | None
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Sequence[Query]
 ) -> Compiled:
     # Read every text once, and list the distinct leaves.
     reading = read_workload(domain, workload)
-    cutting = list(zip(cuts, read_workload(domain, cuts).parts, strict=True)) if cuts else []
+    cutting = list(zip(cuts, read_workload(domain, Workload(tuple(cuts))).parts, strict=True)) if cuts else []
     terms = _terms([*reading.parts, *(parts for _, parts in cutting)])
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]

@@ -40,8 +40,8 @@ class Problem:
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
     `start` is what the run begins with; None for the even distribution. `totals` are public counts that every state
-    agrees with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
-    by number).
+    agrees with, `public_counts` the same as measurements without noise; no round selects what follows from them
+    (`determined`, by number).
     """
 
     queries: Queries

@@ -47,7 +47,6 @@ from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
-from mwem_sql.workload import Workload
 
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
@@ -238,7 +237,7 @@ def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
     rules = breaches(domain, used, sandbox)
     totals = domain.totals_about(used)
     cutting = (*cuts(rules), *conditions(totals))
-    compiled = compile_workload(domain, request.workload, sandbox, cuts=Workload(cutting) if cutting else None)
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=cutting)
     of_totals = Counted.of(totals, compiled.cuts[len(cutting) - len(conditions(totals)) :])
     idle = check_constants(compiled, sandbox)
     if not compiled.classes:
