@@ -106,8 +106,10 @@ def _totals(
     state = State.unsplit(compiled.sizes, totals.total or max(1.0, 2 * totals.fewest), support)
     if not can_agree(state, totals.partitions):
         answers = np.array([float(answer[0]) for answer in state.answers(counted.counts)])
-        number = int(np.argmax(np.abs(answers - [each.rows for each in counted.totals])))
-        raise counted.contradicted(number, counted.totals[number].rows, answers[number], answers[number])
+        rows = np.array([each.rows for each in counted.totals])
+        number = int(np.argmax(np.abs(answers - rows)))
+        least, most = (0.0, answers[number]) if answers[number] < rows[number] else (answers[number], np.inf)
+        raise counted.contradicted(number, rows[number], least, most)
     most = int(max_cells * KNOWN_SHARE)
     if state.cells > most:
         what = f"totals make a model of {state.cells:,} cells, more than a tenth of max_cells ({most:,})"
