@@ -46,6 +46,10 @@ class Intervals:
         """Whether there is no noise on what decides."""
         return np.asarray(self.is_direct & (self.low == self.high))
 
+    def settled(self, answers: Floats) -> Floats:
+        """The answers, those that are certain to the last digit; the average of nothing stays one."""
+        return np.where(self.is_certain & ~np.isnan(answers), self.low, answers)
+
     def at(self, begin: int, end: int) -> Intervals:
         """Of some cells."""
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])

@@ -128,10 +128,7 @@ class Answerer:
         evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
         judge = Judge(evidence, miss, total, context)
         intervals = judge.intervals(queries, sums[:count], [bounds.within(query) for query in queries])
-        answers = [
-            np.where(interval.is_certain, interval.low, divided(*pair))
-            for interval, pair in zip(intervals, sums[:count], strict=True)
-        ]
+        answers = [interval.settled(divided(*pair)) for interval, pair in zip(intervals, sums[:count], strict=True)]
         return Judged(
             compiled=compiled,
             evidence=evidence,
