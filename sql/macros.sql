@@ -7,14 +7,14 @@
 -- its full name, but not one that it calls.
 
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
-        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, unit := NULL,
+        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, known := NULL, unit := NULL,
         rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
         certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(
         to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
         "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "rules": "rules", "unit": "unit",
+        "total": "total", "domain": "domain", "rules": "rules", "known": "known", "unit": "unit",
         "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
         "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
         context: {database: current_database(), schema: current_schema(),
@@ -42,6 +42,7 @@ rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
 rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
@@ -72,14 +73,14 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 -> quality VARCHAR  How good the release is for its workload, in one word. good: at most 5% of the rows in wrong cells, and at least 50% of the questions were measured; fair: at most 20%; poor: more, or not known.';
 
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
-        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, unit := NULL,
+        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, known := NULL, unit := NULL,
         rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
         certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
         to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
         "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "rules": "rules", "unit": "unit",
+        "total": "total", "domain": "domain", "rules": "rules", "known": "known", "unit": "unit",
         "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
         "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
         context: {database: current_database(), schema: current_schema(),
@@ -107,6 +108,7 @@ rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/20 of the budget.
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
 rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
@@ -177,6 +179,32 @@ rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 -> attributes VARCHAR[]  The columns that it is about.
 -> declared VARCHAR  Where it is declared: CHECK, GENERATED or the rules table.
 -> holds VARCHAR  cells of the model are 0: as far as classes of a workload tell rows apart that break it. rows are drawn again: it joins too many values. computed: the column is not modelled.
+-> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
+
+CREATE OR REPLACE MACRO mwem_known(private_table, domain := NULL, known := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_known(
+        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "known": "known",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_known IS 'Public totals: counts that somebody else has published, and the number of rows if it follows from them. A release agrees with them exactly, and none takes any budget. Reads no private row.
+
+Example: FROM mwem_known(''votes'')  ->  "region" = ''North'', 1203, [region], table of public totals, NULL
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
+
+-> predicate VARCHAR  Which rows are counted; NULL: all.
+-> rows BIGINT  How many there are; NULL: the totals do not say it.
+-> attributes VARCHAR[]  The columns that it is about.
+-> declared VARCHAR  table of public totals, or: follows from others.
 -> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
 
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS releases (
 CREATE TABLE IF NOT EXISTS measurements (
     release INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    purpose VARCHAR NOT NULL,           -- total, histogram, always, first, round, again or detail
+    purpose VARCHAR NOT NULL,           -- total, histogram, always, first, round, again or detail; rule and known are public, without noise
     query INTEGER,                      -- row of the workload, from 1; NULL for a marginal that its cuboids add up to
     name VARCHAR,
     noise VARCHAR NOT NULL,             -- laplace or gaussian, on integers

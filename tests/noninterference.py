@@ -300,6 +300,9 @@ def case(seed: int, makers: Sequence[Callable[[random.Random, str], Column]] = M
         after.insert(1, _rules(chance, asked, rules))
         if rules == "other_rules":
             options["rules"] = "'other_rules'"
+    totals = random.Random(f"totals {seed}")  # of its own, so that all else is as it was for a seed
+    if totals.random() < 0.3:
+        after.insert(1, _totals(totals, asked))
     if by_unit:
         options |= {"unit": "'person'", "rows_per_unit": str(chance.randrange(1, 5))}
     rows = chance.choice([0, 5, 60, 60, 1000, 10**12])  # as the noise has it
@@ -327,6 +330,15 @@ def _rules(chance: random.Random, columns: Sequence[Column], table: str) -> str:
         rule = f"({chance.choice(one.conditions)}) OR NOT ({chance.choice(other.conditions)})".replace("'", "''")
         made += f"INSERT INTO {table} VALUES ('{rule}');"
     return made
+
+
+def _totals(chance: random.Random, columns: Sequence[Column]) -> str:
+    """Public totals that no table need have; some contradict each other, and are refused whatever the table is."""
+    made = "CREATE TABLE asked_known (predicate VARCHAR, rows BIGINT);"
+    for column in chance.sample(list(columns), min(2, len(columns))):
+        condition = chance.choice(column.conditions).replace("'", "''")
+        made += f"INSERT INTO asked_known VALUES ('{condition}', {chance.choice([0, 3, 20])});"
+    return made + ("INSERT INTO asked_known VALUES (NULL, 50);" if chance.random() < 0.5 else "")
 
 
 def _source(chance: random.Random, columns: Sequence[Column]) -> str:

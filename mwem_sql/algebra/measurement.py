@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Numbers, Places
+from mwem_sql.algebra.arrays import Floats, Numbers, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
 
 Kind: TypeAlias = Literal["pure", "zcdp"]
@@ -24,10 +24,10 @@ KINDS: Final[Mapping[str, Kind]] = {"laplace": "pure", "gaussian": "zcdp"}
 NOISE: Final[Mapping[Kind, str]] = {kind: name for name, kind in KINDS.items()}
 """The stored name of each kind's noise."""
 Purpose: TypeAlias = Literal[
-    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start", "rule"
+    "total", "histogram", "always", "first", "round", "again", "detail", "certify", "units", "start", "rule", "known"
 ]
-"""What a share is for. Of these "certify", "units" and "start" have no query, and "rule" has no share: what is public
-is known without noise."""
+"""What a share is for. Of these "certify", "units" and "start" have no query, and "rule" and "known" have no share:
+what is public is known without noise."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,15 +74,15 @@ class Measurement(NoisyValues):
         return cls(**{**vars(drawn), "values": values}, query=query, purpose=purpose, number=number)
 
     @classmethod
-    def impossible(cls, query: LinearQuery, name: str) -> Measurement:
-        """A count of one cell that is 0 by a public rule: it takes nothing of a budget and has no noise."""
+    def public(cls, query: LinearQuery, values: Floats, purpose: Purpose, name: str) -> Measurement:
+        """What is public of the cells of a query: it takes nothing of a budget and has no noise."""
         return cls(
-            values=np.zeros(1, dtype=np.int64),
+            values=values.astype(np.int64),
             kind="pure",
             scale=0.0,
             variance=0.0,
             query=query,
-            purpose="rule",
+            purpose=purpose,
             name=name,
         )
 

@@ -1,11 +1,13 @@
 """What a public input may be: the one place that says so.
 
-Domains, rules and workloads are public by assumption. Wherever one has a name, that must be a plain table's: a view
-could read the private rows at every look, and so could a generated column. Whoever stores rows in a table answers for
-them.
+Domains, rules, public totals and workloads are public by assumption. Wherever one has a name, that must be a plain
+table's: a view could read the private rows at every look, and so could a generated column. Whoever stores rows in a
+table answers for them.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import duckdb
 
@@ -15,9 +17,12 @@ from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
 
+PUBLIC_TABLES: Final = {"domain": "domain table", "rules": "rules table", "known": "table of public totals"}
+"""What is declared of a private table in a table beside it, `<table>_domain` and so on: what each is called."""
+
 
 def public_table(con: duckdb.DuckDBPyConnection, private: Name, kind: str) -> str:
-    """The name of a private table's domain or rules table: `<table>_domain` beside it; of a source, where we are."""
+    """The name of a private table's domain table or the like: `<table>_domain` beside it; of a source, where we are."""
     table = f"{private.stem}_{kind}"
     if sources.named(con, private.quoted()) is not None:
         return quoted(table)

@@ -124,6 +124,8 @@ class Compiled:
     domain: Domain
     classes: dict[str, Classes]
     queries: Rows
+    cuts: tuple[LinearQuery | None, ...] = ()
+    """The conditions that cut classes though nobody asks for them; None for one in doubt of values off the domain."""
 
     @property
     def linear(self) -> Queries:
@@ -164,7 +166,7 @@ class Compiled:
 
     @cached_property
     def published(self) -> Domain:
-        """The domain of what is released: the workload's attributes, their rules, and what is computed of them."""
+        """What is released: the workload's attributes, rules and totals of these, and what is computed of them."""
         whole, names = self.domain, self.classes.keys()
         computed = tuple(each for each in whole.computed if names >= set(each.columns))
         shown = {*names, *(each.name for each in computed)}
@@ -174,6 +176,7 @@ class Compiled:
             tuple(attribute for attribute in whole if attribute.name in names),
             rules=tuple(rule for rule in whole.rules if names >= set(whole.columns_of(rule))),
             computed=computed,
+            totals=whole.totals_about(names),
         )
 
     @property

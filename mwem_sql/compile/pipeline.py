@@ -44,7 +44,7 @@ def compile_workload(
     workload: Workload,
     sandbox: Sandbox,
     finer_than: Mapping[str, Classes] | None = None,
-    cuts: Workload | None = None,
+    cuts: Sequence[Query] = (),
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those.
 
@@ -61,11 +61,11 @@ def compile_workload(
 
 
 def _compiled(
-    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Workload | None
+    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Sequence[Query]
 ) -> Compiled:
     # Read every text once, and list the distinct leaves.
     reading = read_workload(domain, workload)
-    cutting = list(zip(cuts, read_workload(domain, cuts).parts, strict=True)) if cuts else []
+    cutting = list(zip(cuts, read_workload(domain, Workload(tuple(cuts))).parts, strict=True)) if cuts else []
     terms = _terms([*reading.parts, *(parts for _, parts in cutting)])
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
     used = [name for name in domain.columns if name in mentioned]
@@ -106,6 +106,7 @@ def _built(
     counts = counts_of_averages(reading, builder)
     far, pairs = reaches(reading, builder), hulls(reading, builder)
     cuts = [builder.query(query, parts) for query, parts in cutting]
+    doubtful = hulls(_reading(cutting), builder) if cutting else {}
     more = chain(counts.values(), far.values(), *pairs.values(), cuts)
     blocks = dict.fromkeys(chain(batch.blocks, (block for query in more for block in query.blocks)))
     coarse = coarse_classes(blocks, builder.fine, finer_than)
@@ -124,7 +125,18 @@ def _built(
             low, high = pairs[row]
             made = replace(made, hull=(coarsening.query(low), coarsening.query(high)))
         special[row] = replace(made, linear=rows.linear[row])
-    return Compiled(domain, {name: classes.joined() for name, classes in coarse.items()}, rows)
+    return Compiled(
+        domain,
+        {name: classes.joined() for name, classes in coarse.items()},
+        rows,
+        tuple(None if row in doubtful else coarsening.query(cut) for row, cut in enumerate(cuts)),
+    )
+
+
+def _reading(cutting: Sequence[tuple[Query, Parts]]) -> Reading:
+    """Conditions that were read beside a workload, by themselves."""
+    queries, parts = zip(*cutting, strict=True)
+    return Reading(workload=Workload(queries), parts=list(parts), measures={}, counts={}, examples=set())
 
 
 def _row(row: int, query: Query, parts: Parts, draft: LinearQuery, coarsening: Coarsening) -> CompiledQuery:

@@ -108,7 +108,6 @@ def _compiled(domain: Domain, rule: PublicRule, query: Query, sandbox: Sandbox) 
         raise
 
 
-def cuts(several: Sequence[Breach]) -> Workload | None:
-    """The conditions that classes are cut by: those of rules about one column at a time; None if there are none."""
-    queries = tuple(each.query for each in several if each.by_column and each.compiled is not None)
-    return Workload(queries) if queries else None
+def cuts(several: Sequence[Breach]) -> tuple[Query, ...]:
+    """The conditions that classes are cut by: those of rules about one column at a time."""
+    return tuple(each.query for each in several if each.by_column and each.compiled is not None)

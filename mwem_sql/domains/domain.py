@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +12,12 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.public import check_public, public_table
+from mwem_sql.boundary.public import PUBLIC_TABLES, check_public, public_table
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
 from mwem_sql.domains.rules import Computed, PublicRule, computed_of_schema, rules_of_schema, rules_of_table
+from mwem_sql.domains.totals import PublicTotal, totals_of_table
 from mwem_sql.errors import TableError, refuse, refuse_domain
 from mwem_sql.language import conditions, predicate
 from mwem_sql.language.predicate import Columns
@@ -37,6 +39,7 @@ class Domain:
     _: KW_ONLY
     rules: tuple[PublicRule, ...] = ()
     computed: tuple[Computed, ...] = ()
+    totals: tuple[PublicTotal, ...] = ()
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -79,6 +82,20 @@ class Domain:
         return predicate.parse(rule.text, self.spelling, "rule", self.table)
 
     @cached_property
+    def columns_of_totals(self) -> dict[PublicTotal, tuple[str, ...]]:
+        """The columns that each public total depends on; none of them is computed."""
+        return {
+            total: ()
+            if total.text is None
+            else conditions.columns_of(predicate.parse(total.text, self.spelling, "total", self.table))
+            for total in self.totals
+        }
+
+    def totals_about(self, columns: AbstractSet[str]) -> tuple[PublicTotal, ...]:
+        """The public totals that depend on no other columns."""
+        return tuple(total for total, names in self.columns_of_totals.items() if columns >= set(names))
+
+    @cached_property
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
 
@@ -104,19 +121,23 @@ class Domain:
             attributes,
             rules=tuple(PublicRule(**item) for item in stored.get("rules", ())),
             computed=tuple(Computed(**item) for item in stored.get("computed", ())),
+            totals=tuple(PublicTotal(**item) for item in stored.get("totals", ())),
         )
 
     @classmethod
-    def from_schema(cls, con: object, table: str, domain: str | None = None, rules: str | None = None) -> Domain:
+    def from_schema(
+        cls, con: object, table: str, domain: str | None = None, rules: str | None = None, totals: str | None = None
+    ) -> Domain:
         """The domain of a table or row-wise view.
 
-        `domain` names a domain table, `<table>_domain` by default; `rules` a rules table, `<table>_rules` by default.
+        `domain` names a domain table, `<table>_domain` by default; `rules` a rules table, `<table>_rules` by default;
+        `totals` a table of public totals, `<table>_known` by default.
         """
         session = Session.of(con)
         cursor = session.cursor()
         relation = relations.describe(cursor, table, session.place, "domain")
         with Sandbox(session.settings) as sandbox:
-            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules)
+            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules, totals=totals)
 
 
 def read_domain(
@@ -127,10 +148,11 @@ def read_domain(
     *,
     domain: str | None = None,
     rules: str | None = None,
+    totals: str | None = None,
 ) -> Domain:
     """Declarations of the schema, with those of the domain table in their place where it has any.
 
-    And rules of both the schema and the rules table.
+    And rules of both the schema and the rules table, and public totals.
     """
     declared = declarations.from_schema(relation, sandbox)
     table = _public_table(con, relation, place, "domain", domain)
@@ -142,26 +164,39 @@ def read_domain(
         more, others = rules_of_table(con, relation, table, place)
         several += more
         computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
+    table = _public_table(con, relation, place, "known", totals)
+    counts = [] if table is None else totals_of_table(con, relation, table)
     names = tuple(column.name for column in relation.columns)
     follows = {each.name for each in computed}
     attributes = tuple(declared[name] for name in names if name in declared and name not in follows)
-    return Domain(relation.name.stem, names, attributes, rules=tuple(several), computed=tuple(computed))
+    return Domain(
+        relation.name.stem,
+        names,
+        attributes,
+        rules=tuple(several),
+        computed=tuple(computed),
+        totals=tuple(dict.fromkeys(counts)),
+    )
 
 
 def _public_table(
     con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, kind: str, name: str | None
 ) -> catalog.Name | None:
-    """A domain table or a rules table: the one that is named, or the one beside the private table, if it is there."""
+    """A public table about the private one: the one that is named, or the one beside it, if it is there."""
     table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place)
     if table is not None:
-        check_public(con, table, relation.names, f"{kind} table", kind)
+        check_public(con, table, relation.names, PUBLIC_TABLES[kind], kind)
         return table[0]
     if name is None:
         return None
-    columns = {"domain": "the columns attribute, values, low, high", "rules": "the column rule"}[kind]
+    columns = {
+        "domain": "the columns attribute, values, low, high",
+        "rules": "the column rule",
+        "known": "the column rows, and columns of the private table or predicate",
+    }[kind]
     raise refuse(
         TableError,
         kind,
-        f"{kind} table ({name!r}) does not exist for this call",
+        f"{PUBLIC_TABLES[kind]} ({name!r}) does not exist for this call",
         f"{catalog.nearest(con, name, place)}create it with {columns}, and COMMIT",
     )

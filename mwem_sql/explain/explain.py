@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from mwem_sql.accounting.caps import nominal, protected
@@ -38,6 +39,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     if release is None:
         reuse.names(session.cursor(), session, request)  # an output that a release would refuse
     plan = make_plan(session, request, release)
+    request = replace(request, total=plan.problem.total)
     compiled, schedule = plan.compiled, plan.schedule
     counts = {name: classes.count for name, classes in compiled.classes.items()}
     widest = max(compiled.queries, key=lambda query: query.linear.domain_cells)
@@ -61,12 +63,12 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
         "composition": _by_rows(plan, lambda each: COMPOSITIONS[each.kind]),
         **({} if plan.discovery is None else {"discovers": plan.discovery.words}),
         "rounds": _rounds(plan),
-        "total": _total(request, schedule),
+        "total": _total(plan),
         "start": _start(request, plan),
         "queries": f"{len(compiled.queries):,} rows, {len(compiled.distinct.queries):,} distinct",
         "attributes": ", ".join(f"{name} {count:,}" for name, count in counts.items()) + " (classes)",
         **_left_out(compiled, [column.name for column in plan.relation.columns]),
-        **_rules(plan),
+        **_public(plan),
         "domain cells": f"{math.prod(counts.values()):,}",
         "widest query": f"{widest.linear.domain_cells:,} cells: {widest.label}",
         "candidates": _candidates(plan),
@@ -185,8 +187,9 @@ def _candidates(plan: Plan) -> str:
     return listed + at_once + histogram
 
 
-def _total(request: Request, schedule: Schedule) -> str:
-    if request.total is not None:
+def _total(plan: Plan) -> str:
+    schedule = plan.schedule
+    if plan.problem.total is not None:
         return "public constant"
     if schedule.of("total"):
         return f"private, {_percent(schedule, schedule.share('total'))} of the budget" + (
@@ -218,13 +221,20 @@ def _certificate(schedule: Schedule, queries: int) -> str:
     return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
 
 
-def _rules(plan: Plan) -> dict[str, str]:
-    """What is known of rows without any budget: rules, and columns that are computed."""
+def _public(plan: Plan) -> dict[str, str]:
+    """What is public of rows, without any budget: rules, public totals, and columns that are computed."""
     domain = plan.compiled.published
     rules, computed = len(domain.rules), [each.name for each in domain.computed]
+    cells = sum(each.purpose == "rule" for each in plan.public)
     out = {}
     if rules:
-        out["rules"] = f"{rules:,} that no row breaks; {len(plan.public):,} of them are cells of the model that are 0"
+        out["rules"] = f"{rules:,} that no row breaks; {cells:,} of them are cells of the model that are 0"
+    if domain.totals:
+        about = "; ".join(dict.fromkeys(each.name for each in plan.problem.public_counts)) or "the number of rows alone"
+        count = len(set(plan.problem.determined) & set(range(len(plan.compiled.distinct.queries))))
+        out["known"] = f"{len(domain.totals):,} public totals that the release agrees with, of {about}"
+        if plan.schedule.selects and count:
+            out["known"] += f"; {count:,} of the queries follow from them and are not measured"
     if computed:
         out["computed"] = ", ".join(computed)
     return out

@@ -16,8 +16,10 @@ from sqlglot import exp
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
+from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.rules import breaches
+from mwem_sql.compile.totals import total_of_all
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.declarations import from_schema
 from mwem_sql.domains.domain import Domain
@@ -79,6 +81,29 @@ def rule_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, Any]]:
             "declared": each.source,
             "holds": "computed" if domain.lacks(each.name) is None else None,
             "lacks": domain.lacks(each.name),
+        }
+
+
+def total_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, Any]]:
+    """Public totals, the number of rows if it follows from them, and what is lacking."""
+    for total, columns in domain.columns_of_totals.items():
+        lacking = [name for name in columns if domain.attribute(name) is None]
+        yield {
+            "predicate": total.text,
+            "rows": total.rows,
+            "attributes": list(columns),
+            "declared": PUBLIC_TABLES["known"],
+            "lacks": f"a domain of {lacking[0]}" if lacking else None,
+        }
+    rows = total_of_all(domain, sandbox) if domain.totals else None  # refuses what contradicts
+    if domain.totals and not any(total.text is None for total in domain.totals):
+        lacks = "totals of all that a column can be, NULL and values off its domain too, or a row that counts all rows"
+        yield {
+            "predicate": None,
+            "rows": rows,
+            "attributes": [],
+            "declared": None if rows is None else "follows",
+            "lacks": lacks if rows is None else None,
         }
 
 

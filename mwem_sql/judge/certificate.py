@@ -110,9 +110,11 @@ def most_beyond(queries: int) -> int:
 
 
 def families(problem: Problem, outcome: Outcome) -> Families:
-    """All measurements of the workload's classes, ready for its queries."""
+    """All measurements of the workload's classes, and public totals, ready for its queries."""
     sizes = {name: len(base) for name, base in problem.sizes.items()}
-    return Families([each for each in outcome.measurements if each.purpose != "detail"], sizes)
+    return Families(
+        [*problem.public_counts, *(each for each in outcome.measurements if each.purpose != "detail")], sizes
+    )
 
 
 def bounds(compiled: Compiled, outcome: Outcome, measured: Families) -> pa.Table:

@@ -193,18 +193,21 @@ class Families:
         return [self._all[number] for number in np.flatnonzero(common >= count)[:MOST_FAMILIES].tolist()]
 
     def without_noise(self, names: Sequence[str]) -> list[Family]:
-        """The families that have some of these attributes and no noise: what public rules say."""
+        """The families that have some of these attributes and no noise: what rules and public totals say."""
         return [family for family in self._certain if not family.attributes.isdisjoint(names)]
 
     def exact(self, question: Question) -> ExactSums:
         """Which cells are sums of measured ones, and their best estimates: by precision from several families."""
-        is_exact, is_joined = (np.zeros(question.cells, dtype=np.bool_) for _ in range(2))
-        values, precisions, fourths = (np.zeros(question.cells) for _ in range(3))
+        is_exact, is_joined, is_certain = (np.zeros(question.cells, dtype=np.bool_) for _ in range(3))
+        values, precisions, fourths, certain = (np.zeros(question.cells) for _ in range(4))
         for family in self.containing(question.attributes):
             enclosure = family.enclosure(question, self._sizes)
             if enclosure is None:
                 continue
             cells, low = enclosure.is_exact, enclosure.low
+            if family.noise == 0:
+                is_certain |= cells
+                certain[cells] = low.values[cells]
             is_joined |= cells & (is_exact | family.is_joined)
             is_exact |= cells
             # What no measured cell is part of has no noise.
@@ -213,10 +216,11 @@ class Families:
             precisions[cells] += precision
             fourths[cells] += low.fourths[cells] * precision**4
         whole = np.where(is_exact & (precisions > 0), precisions, 1.0)
-        # A cell that nothing measured is part of is 0 without noise, and so is what a rule says.
-        has_noise = is_exact & (precisions < 1 / MINIMUM_VARIANCE)
-        estimates = Estimates(np.stack([values / whole, np.where(has_noise, 1 / whole, 0.0), fourths / whole**4]))
-        return ExactSums(is_exact, is_joined, estimates)
+        # A cell that nothing measured is part of is 0 without noise, and what is public has none.
+        has_noise = is_exact & ~is_certain & (precisions < 1 / MINIMUM_VARIANCE)
+        means = np.where(is_certain, certain, values / whole)
+        estimates = Estimates(np.stack([means, np.where(has_noise, 1 / whole, 0.0), fourths / whole**4]))
+        return ExactSums(is_exact, is_joined & ~is_certain, estimates)
 
     def are_exact(self, queries: Sequence[LinearQuery]) -> Flags:
         """Of each query, whether all of its cells are sums of what was measured."""
@@ -261,7 +265,8 @@ class Families:
 def _grouped(measurements: Sequence[Measurement]) -> Iterator[Family]:
     nested: list[list[Measurement]] = []
     for measurement in measurements:
-        if not measurement.is_partition or measurement.query.domain_cells > MOST_COMBINATIONS:
+        is_public = not measurement.scale
+        if is_public or not measurement.is_partition or measurement.query.domain_cells > MOST_COMBINATIONS:
             yield Family([measurement])
             continue
         for family in nested:

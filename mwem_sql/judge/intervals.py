@@ -41,6 +41,15 @@ class Intervals:
     is_direct: Flags
     measured: list[Status]
 
+    @property
+    def is_certain(self) -> Flags:
+        """Whether there is no noise on what decides."""
+        return np.asarray(self.is_direct & (self.low == self.high))
+
+    def settled(self, answers: Floats) -> Floats:
+        """The answers, those that are certain to the last digit; the average of nothing stays one."""
+        return np.where(self.is_certain & ~np.isnan(answers), self.low, answers)
+
     def at(self, begin: int, end: int) -> Intervals:
         """Of some cells."""
         return Intervals(self.low[begin:end], self.high[begin:end], self.is_direct[begin:end], self.measured[begin:end])
@@ -140,7 +149,10 @@ class Judge:
         sums = self._sums(question, chance.rest("sums"), within)
         low = np.where(sums.is_direct, sums.low, np.maximum(sums.low, answers - within))
         high = np.where(sums.is_direct, sums.high, np.minimum(sums.high, answers + within))
-        sums = replace(sums, low=np.minimum(low, answers), high=np.maximum(high, answers))
+        # What is certain is so to the last digit, which the fit of a state is not.
+        low = np.where(sums.is_certain, sums.low, np.minimum(low, answers))
+        high = np.where(sums.is_certain, sums.high, np.maximum(high, answers))
+        sums = replace(sums, low=low, high=high)
         return sums if reach is None else self._reached(sums, reach, of_reach)
 
     def _hulled(self, query: CompiledQuery, interval: Intervals) -> Intervals:
@@ -184,8 +196,8 @@ class Judge:
             low = np.where(is_exact, np.maximum(low, least), low)
             high = np.where(is_exact, np.minimum(high, most), high)
         if is_count:
-            # A count is not negative, whatever noise says, and not what a rule forbids.
-            least, most = self._by_rules(question)
+            # A count is not negative, whatever noise says, and not what a rule or a public total forbids.
+            least, most = self._by_what_is_public(question)
             low, high = np.clip(low, least, most), np.clip(high, least, most)
         status = self._status(question)
         return Intervals(low, high, is_exact, ["directly" if cell else status for cell in is_exact.tolist()])
@@ -302,8 +314,8 @@ class Judge:
                 high = np.minimum(high, most)
         return low, high
 
-    def _by_rules(self, question: Question) -> LowHigh:
-        """Between what each count is by public rules alone, for sure."""
+    def _by_what_is_public(self, question: Question) -> LowHigh:
+        """Between what each count is by rules and public totals alone, for sure."""
         low, high = np.zeros(question.cells), np.full(question.cells, np.inf)
         for family in self._evidence.families.without_noise(question.attributes):
             enclosure = family.enclosure(question, self._evidence.sizes)

@@ -38,6 +38,7 @@ _AGGREGATES = {name.lower() for name, kind in exp.FUNCTION_BY_NAME.items() if is
 _WRITE = {
     "predicate": "write what would follow WHERE",
     "rule": "write a condition, as in CHECK (...), or column = expression",
+    "total": "write what would follow WHERE",
     "group_by": "write what would follow GROUP BY: sex, date_trunc('month', d)",
     "measure": "write a number of each row, or sum(...) or avg(...) of it: avg(age); leave measure out for a count",
 }
@@ -72,7 +73,7 @@ class _Text:
     @property
     def where(self) -> str:
         """What it is part of."""
-        return "rules" if self.role == "rule" else "workload"
+        return {"rule": "rules", "total": "known"}.get(self.role, "workload")
 
     @property
     def cure(self) -> str:

@@ -245,6 +245,7 @@ class Candidates:
         # A public total needs no measurement.
         for scalar in np.flatnonzero(queries.cells == 1).tolist() if problem.total is not None else ():
             self._shares[scalar] = math.inf if is_total(problem.queries[scalar]) else 0.0
+        self._shares[list(problem.determined)] = math.inf
         self._others = len(problem.kernel_queries) - len(problem.queries)
         self._outdated = True
 

@@ -5,7 +5,8 @@ the figure's: A is the approximation, n its total, q_i the query of round i, m w
 
 For the last A every round fits all measurements again: by mirror descent to a tolerance, or (`fit := 'replay'`) as the
 paper's listing does, 100 passes of the fixed step. For the average a round takes one step, as in the figure, which is
-what the theorem is about.
+what the theorem is about. Public counts are met exactly after every step, by a projection that takes A no further from
+B in relative entropy, so that the theorem holds with them.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             _refit(fit, problem, m)
             if not schedule.left:
                 fit.finish()
+    m.project(A)
     return fit
 
 
@@ -161,8 +163,10 @@ def _run_rounds(
             A.update(m.queries[k].shares, m.values[k])
         else:
             _refit(fit, problem, m)
+        m.project(A)
         progress(i, i + rounds_left, q_i)
     fit.finish()
+    m.project(A)
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
     return state, bounds.final(lambda: candidates.answers(state))
@@ -172,15 +176,16 @@ def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:
     for A_i in iterates:
         if m.public is None:
             A_i.rescale(m.total())
+            m.project(A_i)
         A_i.follow(A)
     return Mixture(iterates)
 
 
 def _refit(fit: Fit, problem: Problem, m: Transcript) -> None:
     if problem.fit == "replay":
-        fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES)
+        fit.state.replay([(target.query, target.values) for target in m.all_targets()], PASSES)
     else:
-        fit.fit(list(m.targets.values()))
+        fit.fit(m.all_targets())
 
 
 def _worst_fit(A: State, m: Transcript, q_i: int, doubt: Floats) -> int:

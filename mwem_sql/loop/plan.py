@@ -107,6 +107,8 @@ class Alternatives:
     """Of a question that keep their noise: the geometric mean."""
     width: float
     """Attributes of a question, on average."""
+    public: int = 0
+    """Attributes whose distribution would come first and is public: it has no noise."""
     at_once: tuple[Planned, ...] = ()
     """All questions as they are; none where the model has no room for them."""
     histogram: Planned | None = None
@@ -251,7 +253,8 @@ def _with_rounds(schedule: Schedule, given: Alternatives, n: float) -> tuple[flo
     rounds = np.arange(0 if has_first else 1, min(given.questions, MOST_ROUNDS * given.attributes) + 1)
     # The noise of what comes first, and of rounds, if either had everything. Noise falls with this power of a share.
     alone = schedule.with_rounds(0).of("first")
-    first = given.width * sum(occupied(line.cells) * schedule.noise(line.share) for line in alone) / max(1, len(alone))
+    noise = sum(occupied(line.cells) * schedule.noise(line.share) for line in alone)
+    first = given.width * noise / max(1, len(alone) + given.public)
     one = given.cells * schedule.noise((1 - schedule.selecting) * whole)
     later = rounds / given.attributes * one * rounds**power
     # Shares that make the sum of both smallest are in proportion to these.

@@ -14,10 +14,12 @@ from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement, NoisyValues, Purpose
 from mwem_sql.algebra.queries import Queries
+from mwem_sql.algebra.totals import Totals
 from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.projection import project
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
@@ -37,7 +39,9 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
-    `start` is what the run begins with; None for the even distribution.
+    `start` is what the run begins with; None for the even distribution. `totals` are public counts that every state
+    agrees with, `public_counts` the same as measurements without noise; no round selects what follows from them
+    (`determined`, by number).
     """
 
     queries: Queries
@@ -53,6 +57,9 @@ class Problem:
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
     support: Support[State] | None = None
     start: Start | None = None
+    totals: Totals = field(default_factory=Totals)
+    public_counts: Sequence[Measurement] = ()
+    determined: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))
@@ -73,8 +80,12 @@ class Problem:
 
     def beginnings(self, total: float) -> list[State]:
         """A_0 before anything is measured: with the start, if there is one, and without it."""
-        even = State.unsplit(self.sizes, total, self.support)
-        return [even] if self.start is None else [self.start.state(self.sizes, total, self.support), even]
+        states = [State.unsplit(self.sizes, total, self.support)]
+        if self.start is not None:
+            states.insert(0, self.start.state(self.sizes, total, self.support))
+        for state in states:
+            project(state, self.totals.partitions)
+        return states
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False

@@ -17,11 +17,13 @@ from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement, Purpose
 from mwem_sql.algebra.table import Table
+from mwem_sql.algebra.totals import Totals
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.loop.plan import How, Schedule
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.refinement import FLOOR, Refinement
 from mwem_sql.model.fit import Target
+from mwem_sql.model.projection import project
 from mwem_sql.model.state import State
 from mwem_sql.model.support import IMPOSSIBLE
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR
@@ -51,6 +53,8 @@ class Transcript:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
+    # Public counts that every state agrees with.
+    totals: Totals = field(default_factory=Totals)
     # What was released on the even distribution, where a run begins with another one.
     even: State | None = None
     # Whether new values are shrunk towards the state, which began with a start that was kept.
@@ -63,6 +67,8 @@ class Transcript:
     # The same object as long as nothing new is known of a query: the fit can then tell.
     targets: dict[int, Target] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
+    # What public counts ask of a fit, at this n and with this variance.
+    _counted: tuple[float, float, list[Target]] = (0.0, 0.0, [])
 
     @classmethod
     def of(cls, kernel: Kernel, problem: Problem, schedule: Schedule) -> Transcript:
@@ -72,6 +78,7 @@ class Transcript:
             noise=schedule.composition.variance,
             power=schedule.composition.power,
             public=problem.total,
+            totals=problem.totals,
             even=State.unsplit(problem.sizes, 1.0, problem.support) if problem.start is not None else None,
         )
 
@@ -181,6 +188,24 @@ class Transcript:
             self._rescale(n)
         return n
 
+    def project(self, A: State) -> None:
+        """Let A agree with public counts."""
+        project(A, self.totals.partitions)
+
+    def all_targets(self) -> list[Target]:
+        """What a state is fitted to: what was measured; and public counts, each as good as the best measurement.
+
+        A fit comes near to these, so that measurements are fitted beside them; a projection does the rest.
+        """
+        measured = list(self.targets.values())
+        if not measured or not self.totals.partitions:
+            return measured
+        n, variance = self.total(), min(target.sharpest for target in measured)
+        if self._counted[:2] != (n, variance):
+            counted = [Target(each.query, each.values(n), variance) for each in self.totals.partitions]
+            self._counted = n, variance, counted
+        return [*measured, *self._counted[2]]
+
     def _rescale(self, n: float) -> None:
         """Let what was refined sum to another n."""
         for q in self.refined:
@@ -194,9 +219,9 @@ class Transcript:
         return self.public is not None or bool(self.counts) or bool(self.refined)
 
     def total(self) -> float:
-        """The estimate of n from all that counts every record, each by its precision; at least 1.
+        """The estimate of n from all that counts every record, each by its precision; at least 1, or what is public.
 
-        Before there is any, 1.
+        Before there is any, that.
         """
         if self.public is not None:
             return self.public
@@ -205,9 +230,9 @@ class Transcript:
             *((rows, 1 / variance) for rows, variance in (refinement.total() for refinement in self.refined.values())),
         ]
         if not counts:
-            return 1.0
+            return max(1.0, self.totals.fewest)
         sums, precisions = zip(*counts, strict=True)
-        return max(1.0, float(np.average(sums, weights=precisions)))
+        return max(1.0, self.totals.fewest, float(np.average(sums, weights=precisions)))
 
     def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""

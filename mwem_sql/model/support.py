@@ -6,7 +6,7 @@ state's own messages. Knows neither rules nor SQL: only counts that are 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Flags, Floats, Places
 from mwem_sql.algebra.linear import Block, LinearQuery
+from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Table
 from mwem_sql.model.partitions import Partitions
 
@@ -67,7 +68,7 @@ class Support(Generic[AnyState]):
                 kept.append(number)
         return cls(state), kept
 
-    def possible(self, names: Sequence[str], partitions: Partitions) -> Flags | None:
+    def possible(self, names: Sequence[str], partitions: Mapping[str, Partition]) -> Flags | None:
         """Which combinations of groups, parts of these here, a record can have; None for all."""
         limited = tuple(self.state.several(names))
         possible = self.state.group_marginal(limited) > IMPOSSIBLE * self.state.total
@@ -76,7 +77,8 @@ class Support(Generic[AnyState]):
         for axis, name in enumerate(limited):
             codes = self.state.partitions[name].codes
             possible = possible.take(codes[partitions[name].representatives], axis=axis)
-        return np.asarray(Table(limited, possible).expand(tuple(names), partitions.shape(names)))
+        shape = [partitions[name].count for name in names]
+        return np.asarray(Table(limited, possible).expand(tuple(names), shape))
 
     def impossible(self, names: Sequence[str], partitions: Partitions) -> Places | None:
         """The places of the others, in row-major order; None for none."""

@@ -128,11 +128,12 @@ class Answerer:
         evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
         judge = Judge(evidence, miss, total, context)
         intervals = judge.intervals(queries, sums[:count], [bounds.within(query) for query in queries])
+        answers = [interval.settled(divided(*pair)) for interval, pair in zip(intervals, sums[:count], strict=True)]
         return Judged(
             compiled=compiled,
             evidence=evidence,
             queries=queries,
-            answers=[divided(*pair) for pair in sums[:count]],
+            answers=answers,
             intervals=[self._with_ends(*pair) for pair in zip(queries, intervals, strict=True)],
         )
 

@@ -161,7 +161,8 @@ def with_names(domain: Domain, workload: Workload) -> Domain:
         return domain
     names: dict[str, dict[str, None]] = {name: {} for name in columns}
     rules = (f"SELECT {rule.text}" for rule in domain.rules)
-    for text in dict.fromkeys(chain(rules, *map(_texts, workload))):
+    totals = (f"SELECT {total.text}" for total in domain.totals if total.text is not None)
+    for text in dict.fromkeys(chain(rules, totals, *map(_texts, workload))):
         if not any(fold(name) in fold(text) for name in columns):
             continue
         with suppress(SqlglotError, RecursionError):  # refused when it is compiled, with a sentence

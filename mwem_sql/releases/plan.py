@@ -26,21 +26,21 @@ from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import columns_read
 from mwem_sql.compile.rules import Breach, breaches, cuts
+from mwem_sql.compile.totals import Counted, conditions, total_of_all
 from mwem_sql.domains.detail import details_of
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import RELEASE, CellsError, DomainError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
 from mwem_sql.model.start import Start
-from mwem_sql.model.state import State
-from mwem_sql.model.support import Support
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.constraints import Constraints
 from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.start import read_start
@@ -57,11 +57,6 @@ refused where the total is not public: at epsilon 1 and delta 0 there may be som
 some 70."""
 
 
-RULES_SHARE = 0.1
-"""Of max_cells: what the attributes of a rule may have together, and all rules in the model. A rule beyond is met by
-rows alone. Larger: less room for what is measured."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """What would run: public all of it."""
@@ -76,7 +71,7 @@ class Plan:
     idle: tuple[str, ...] = ()
     """Predicates that no value of the public domain makes true."""
     public: tuple[Measurement, ...] = ()
-    """What rules say, as counts that are 0."""
+    """What rules say, as counts that are 0, and what public totals say."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
     extent: Extent = field(default_factory=Extent)
@@ -125,7 +120,15 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     with Sandbox(session.settings) as sandbox:
         domain = (
             with_names(
-                read_domain(con, relation, session.place, sandbox, domain=request.domain, rules=request.rules),
+                read_domain(
+                    con,
+                    relation,
+                    session.place,
+                    sandbox,
+                    domain=request.domain,
+                    rules=request.rules,
+                    totals=request.known,
+                ),
                 request.workload,
             )
             if release is None
@@ -150,11 +153,16 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
 
 
 class _Draft(NamedTuple):
-    """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
+    """A workload against a public domain, predicates that are never true there, and rules and totals of its columns.
+
+    `total` is the number of rows if totals of other columns say it.
+    """
 
     compiled: Compiled
     idle: Sequence[str]
     rules: Sequence[Breach]
+    counted: Counted
+    total: float | None
 
 
 def _plan(
@@ -167,16 +175,24 @@ def _plan(
     before: Plan | None = None,
 ) -> Plan:
     """What would run; `before` is the plan that was made to find values."""
-    compiled, idle, rules = draft
+    compiled = draft.compiled
     _check_room(request, compiled)
     unit = _unit(request, relation)
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
-    strategy = _strategy(request, compiled)
-    support, public = _support(request, compiled, rules)
+    total = request.total if draft.total is None else draft.total
+    constraints = Constraints.of(compiled, draft.rules, draft.counted, total=total, max_cells=request.max_cells)
+    request = replace(request, total=constraints.totals.total)
+    strategy = constraints.undetermined(_strategy(request, compiled))
     start = read_start(session, request, relation.names, compiled)
-    problem = replace(_problem(request, compiled, strategy, start), support=support)
+    problem = replace(
+        _problem(request, compiled, strategy, start),
+        support=constraints.support,
+        totals=constraints.totals,
+        public_counts=constraints.public_counts,
+        determined=constraints.determined(strategy.queries),
+    )
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
     schedule = _schedule(request, strategy, problem, in_rho=in_rho)
@@ -195,8 +211,8 @@ def _plan(
         pushdown=pushdown,
         strategy=strategy,
         cap=cap,
-        idle=tuple(idle),
-        public=public,
+        idle=tuple(draft.idle),
+        public=(*constraints.forbidden, *constraints.public_counts),
         ledger=ledger,
         extent=extent,
         discovery=discovery if before is None else None,
@@ -205,6 +221,7 @@ def _plan(
 
 def schedule_of(request: Request, plan: Plan) -> Schedule:
     """The shares of another request that has the same plan but for its budget or rounds."""
+    request = replace(request, total=plan.problem.total)
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
     if plan.discovery is not None:
         request = replace(request, budget=rest_of(request.budget))
@@ -223,31 +240,19 @@ def _relation_of(release: Stored) -> Relation:
 
 
 def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
-    rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
-    compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
+    used = columns_read(domain, request.workload) if domain.rules or domain.totals else set()
+    rules = breaches(domain, used, sandbox)
+    totals = domain.totals_about(used)
+    cutting = (*cuts(rules), *conditions(totals))
+    compiled = compile_workload(domain, request.workload, sandbox, cuts=cutting)
+    of_totals = Counted.of(totals, compiled.cuts[len(cutting) - len(conditions(totals)) :])
     idle = check_constants(compiled, sandbox)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return _Draft(compiled, idle, rules)
-
-
-def _support(
-    request: Request, compiled: Compiled, rules: Sequence[Breach]
-) -> tuple[Support[State] | None, tuple[Measurement, ...]]:
-    """Where rules let records be, as far as the model has room for them; and what they say as measurements."""
-    counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
-    if not counts:
-        return None, ()
-    most = int(request.max_cells * RULES_SHARE)
-    try:
-        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
-    except ValueError:
-        what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
-        raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
-    listed = list(counts.items())
-    public = tuple(Measurement.impossible(listed[number][1], listed[number][0].rule.text) for number in kept)
-    return (support if kept else None), public
+    # Totals of columns that nobody asks about may say how many rows there are.
+    total = total_of_all(domain, sandbox, request.total) if len(totals) < len(domain.totals) else None
+    return _Draft(compiled, idle, rules, of_totals, total)
 
 
 def _check_possible(request: Request, idle: Sequence[str]) -> None:

@@ -124,6 +124,9 @@ class Request:
     rules: str | None = _option(
         None, _named("table", "leave rules out for <table>_rules, or write rules := 'census_rules'")
     )
+    known: str | None = _option(
+        None, _named("table", "leave known out for <table>_known, or write known := 'census_known'")
+    )
     unit: str | None = _option(
         None, _named("column", "leave unit out to protect one row, or write unit := 'person_id'")
     )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -24,7 +24,7 @@ from sqlglot import exp
 from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import files, relations, sources
-from mwem_sql.boundary.public import check_public, public_table
+from mwem_sql.boundary.public import PUBLIC_TABLES, check_public, public_table
 from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
@@ -39,6 +39,8 @@ from mwem_sql.synthesis.values import draw_rows
 from mwem_sql.workload import Query
 
 _ENDINGS = ("parquet", "csv", "duckdb", "db", "json", "html")
+DECLARED: Final = {"declared": "domain", "rules declared": "rules", "known declared": "known"}
+"""What a request is called by in which there is what public tables about the private one say."""
 MOST_QUERIES = 10_000
 """Queries of a workload that are hashed one by one. Of a longer one a single hash is stored, and which queries changed
 cannot be said; larger: mwem.releases grows by 15 bytes for each."""
@@ -136,7 +138,7 @@ class RequestHash:
 def fingerprint(
     con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name, output: Name
 ) -> RequestHash:
-    """Of the request alone, domain and rules tables included; never of the private table's content or state.
+    """Of the request alone, the public tables about the private one included; never of what is in that, or its state.
 
     Options at their default are left out, and so is an `always` that is false, so that a later version with more
     options still knows the request; so is the database, if it is the output's: the file may be renamed.
@@ -158,8 +160,9 @@ def fingerprint(
         "declared": _declared(con, session, request.domain, private, "domain"),
         "settings": dict(session.settings),
     }
-    rules = _declared(con, session, request.rules, private, "rules")
-    content |= {} if rules is None else {"rules declared": rules}
+    for kind, name in (("rules", request.rules), ("known", request.known)):
+        declared = _declared(con, session, name, private, kind)
+        content |= {} if declared is None else {f"{kind} declared": declared}
     if request.start not in STARTS:
         source = start.find(session, request, _private_names(con, session, request, private))
         content["start"] = start.identity(session, source)
@@ -169,11 +172,11 @@ def fingerprint(
 def _declared(
     con: duckdb.DuckDBPyConnection, session: Session, name: str | None, private: Name, kind: str
 ) -> list[str] | None:
-    """The rows of the domain or rules table. It is public: all but a plain table is refused before it is read."""
+    """The rows of the domain table and the like. It is public: all but a plain table is refused before it is read."""
     relation = catalog.find(con, name or public_table(con, private, kind), session.place)
     if relation is None:
         return None
-    check_public(con, relation, (private,), f"{kind} table", RELEASE)
+    check_public(con, relation, (private,), PUBLIC_TABLES[kind], RELEASE)
     return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
 
 
@@ -262,7 +265,7 @@ def in_short(content: Mapping[str, Any]) -> str:
     queries = short["workload"]
     short["workload"] = list(map(_hash, queries)) if len(queries) <= MOST_QUERIES else [_hash(queries)]
     short["table"] = _hash(short["table"])  # it may be the path of a private file
-    for table in ("declared", "rules declared"):
+    for table in DECLARED:
         if short.get(table) is not None:
             short[table] = _hash(short[table])
     return json.dumps(short, sort_keys=True)
@@ -281,8 +284,8 @@ def changes(before: object, now: str, queries: Sequence[Query]) -> str:
 
 
 def _option(name: str, old: object, new: object) -> str:
-    if name in {"declared", "rules declared"}:
-        return "the domain table" if name == "declared" else "the rules table"
+    if name in DECLARED:
+        return f"the {PUBLIC_TABLES[DECLARED[name]]}"
     if name == "table":
         return "the private table"
     if name == "start" and isinstance(old, list) and isinstance(new, list):

@@ -217,7 +217,7 @@ def _run_and_store(
         "attributes": len(compiled.classes),
         "cells": state.cells,
         "total": outcome.total,
-        "total_is_public": request.total is not None,
+        "total_is_public": plan.problem.total is not None,
         "unit": request.unit,
         "rows_per_unit": request.rows_per_unit,
         "private": request.seed is None,
@@ -311,7 +311,7 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
     rows = []
     for step, measurement in enumerate([*outcome.measurements, *plan.public], start=1):
         query = None
-        if measurement.purpose == "rule":
+        if measurement.purpose in {"rule", "known"}:
             name, stored = measurement.name, measurement.on(firsts)
         elif measurement.purpose == "detail":
             # On the pieces of the attribute's domain: the cell of each.

@@ -105,6 +105,10 @@ def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
     return _table("mwem_domain", locals())
 
 
+def known(con: object, table: str, *, domain: str | None = None, known: str | None = None) -> pa.Table:
+    return _table("mwem_known", locals())
+
+
 def rules(con: object, table: str, *, domain: str | None = None, rules: str | None = None) -> pa.Table:
     return _table("mwem_rules", locals())
 

@@ -28,7 +28,7 @@ from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
-from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows
+from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows, total_rows
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
@@ -159,13 +159,14 @@ def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
     session, function, table = call.session, call.function, call.name("private_table")
     con = session.cursor()
     name = None if call["domain"] is None else call.name("domain")
-    rules = None if call.values.get("rules") is None else call.name("rules")
-    stored = store.in_place_of_table(con, table, session.place, function) if name is None and rules is None else None
+    rules, totals = (None if call.values.get(kind) is None else call.name(kind) for kind in ("rules", "known"))
+    is_named = any(each is not None for each in (name, rules, totals))
+    stored = None if is_named else store.in_place_of_table(con, table, session.place, function)
     if stored is not None:
         return stored.domain, {}
     relation = relations.describe(con, table, session.place, function)
     with Sandbox(session.settings) as sandbox:
-        declared = read_domain(con, relation, session.place, sandbox, domain=name, rules=rules)
+        declared = read_domain(con, relation, session.place, sandbox, domain=name, rules=rules, totals=totals)
     return declared, {column.name: column.type for column in relation.columns}
 
 
@@ -177,6 +178,12 @@ def rules(call: Arguments) -> Rows:
     public, _ = _domain(call)
     with Sandbox(call.session.settings) as sandbox:
         return list(rule_rows(public, sandbox))
+
+
+def known(call: Arguments) -> Rows:
+    public, _ = _domain(call)
+    with Sandbox(call.session.settings) as sandbox:
+        return list(total_rows(public, sandbox))
 
 
 def suggest_domain(call: Arguments) -> Rows:

@@ -182,6 +182,8 @@ WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, b
                                               "frame or a Workload.")
 DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
 RULES_TABLE = Parameter("rules", "NULL", VALUE, "The name of a rules table. NULL: <table>_rules, if there is one.")
+KNOWN_TABLE = Parameter("known", "NULL", VALUE, "The name of a table of public totals. NULL: <table>_known, if "
+                                                "there is one.")
 OUTPUT = Parameter("output", None, TEXT, "The output of a release by its name, as text: 'adult_synthetic'.")
 CONFIDENCE_LEVEL = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: "
                                                          "above 0 and below 1.")
@@ -203,6 +205,7 @@ RELEASE_OPTIONS = (
                                       "budget."),
     DOMAIN_TABLE,
     RULES_TABLE,
+    KNOWN_TABLE,
     Parameter("unit", "NULL", VALUE, "The column that identifies a person: all rows of a person are protected "
                                      "together. NULL: each row by itself."),
     Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit."),
@@ -290,6 +293,22 @@ LEDGER = (
     ResultColumn("reason", "VARCHAR", "Why a release was withdrawn; NULL for all else."),
     ResultColumn("partition", "VARCHAR", "For which values of the column that mwem_partition declares it "
                                          "counts; NULL: for all."),
+)
+RULE = (
+    ResultColumn("rule", "VARCHAR", "A condition that no row makes false, or what a column is computed by."),
+    ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
+    ResultColumn("declared", "VARCHAR", "Where it is declared: CHECK, GENERATED or the rules table."),
+    ResultColumn("holds", "VARCHAR", "cells of the model are 0: as far as classes of a workload tell rows "
+                                     "apart that break it. rows are drawn again: it joins too many values. "
+                                     "computed: the column is not modelled."),
+    ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
+)
+PUBLIC_TOTAL = (
+    ResultColumn("predicate", "VARCHAR", "Which rows are counted; NULL: all."),
+    ResultColumn("rows", "BIGINT", "How many there are; NULL: the totals do not say it."),
+    ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
+    ResultColumn("declared", "VARCHAR", "table of public totals, or: follows from others."),
+    ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
 )
 FILE = (
     ResultColumn("file", "VARCHAR", "What was written."),

@@ -79,15 +79,15 @@ _DECLARATIONS = (
         example="FROM mwem_rules('adult')  ->  age >= 15 OR marital = 'never', [age, marital], CHECK, cells of the "
                 "model are 0, NULL",
         parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.RULES_TABLE),
-        columns=(
-            ResultColumn("rule", "VARCHAR", "A condition that no row makes false, or what a column is computed by."),
-            ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
-            ResultColumn("declared", "VARCHAR", "Where it is declared: CHECK, GENERATED or the rules table."),
-            ResultColumn("holds", "VARCHAR", "cells of the model are 0: as far as classes of a workload tell rows "
-                                             "apart that break it. rows are drawn again: it joins too many values. "
-                                             "computed: the column is not modelled."),
-            ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
-        ),
+        columns=shared.RULE,
+    ),
+    SqlFunction(
+        name="mwem_known", body=bodies.known, section="Say what is possible and what is asked", cost="nothing",
+        purpose="Public totals: counts that somebody else has published, and the number of rows if it follows from "
+                "them. A release agrees with them exactly, and none takes any budget. Reads no private row.",
+        example="FROM mwem_known('votes')  ->  \"region\" = 'North', 1203, [region], table of public totals, NULL",
+        parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.KNOWN_TABLE),
+        columns=shared.PUBLIC_TOTAL,
     ),
     SqlFunction(
         name="mwem_suggest_domain", body=bodies.suggest_domain, section="Say what is possible and what is asked",

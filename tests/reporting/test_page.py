@@ -111,6 +111,7 @@ def test_the_worst_is_on_top_of_a_comparison(con: Connection) -> None:
         ),
         ({"epsilon": 1000.0}, "promises next to nothing"),
         ({"total_is_public": True}, "The number of rows was given as a public number."),
+        ({"domain": '{"totals": [{"text": "a = 1", "rows": 2}]}'}, "1 public total was given, and the release agrees"),
     ],
 )
 def test_what_is_promised(facts: dict[str, object], said: str) -> None:
