@@ -5,9 +5,10 @@
     python benchmarks/nist.py --data DIR --excerpt FILE --rows FILE ...
 
 DIR holds acs/: Texas is the half `choose`, Massachusetts `report`; --excerpt is any other file with these columns.
---enlarged draws 27,253 people in 20 areas from the excerpt, each area a mixture of two of its areas. A budget is EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by
-which rows are scored. --checks declares what cannot be and which columns follow from others, --every prints the share
-of rows by rule.
+--enlarged draws 27,253 people in 20 areas from the excerpt, each area a mixture of two of its areas. A budget is
+EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by which rows
+are scored. --checks declares what cannot be and which columns follow from others, --every prints the share of rows by
+rule.
 --references scores true shares without noise in two models, each column given the area and a tree given the area; and
 independent one-ways of the declared bins with the budgets' epsilons.
 --rows scores rows that something else has made, in CSV files like the excerpt's. nist_table.py says how columns are

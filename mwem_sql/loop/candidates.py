@@ -209,7 +209,7 @@ def _ways(tree: Tree) -> npt.NDArray[np.float32]:
 
 STEP_SHARE = 20
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and
-attributes: entangled models of hundreds of attributes stay quick, small ones are not held back."""
+attributes. Larger: models of more cells, which answer hardly better and take longer. `python benchmarks/nist.py`"""
 LAG = 0.25
 """Scales of the noise of a selection: by so much scores may lag behind the state. Larger: faster rounds, and worse
 choices."""
