@@ -17,11 +17,20 @@ from math import prod
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Flags, Floats
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
-from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
+from mwem_sql.loop.derived import (
+    MOST_ADDED,
+    MOST_CELLS,
+    MOST_HELD,
+    Counts,
+    even_block,
+    paired_parts,
+    sides_of,
+    with_marginals,
+)
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
 from mwem_sql.model.state import State
@@ -190,7 +199,7 @@ def _alternatives(setting: Setting, strategy: Strategy, always: Sequence[Planned
         for number, cells in enumerate(questions.cells if count <= MOST_COMPARED else ())
         if number not in setting.always
     ]
-    parts = _parts_of_rounds(Queries.of(setting.queries), strategy.queries)
+    parts = paired_parts(Queries.of(setting.queries), strategy.queries)
     fits = bool(others) and setting.may_do_without_rounds
     fits = fits and cells_with(list(questions), setting.shape, setting.max_cells) <= setting.max_cells
     return Alternatives(
@@ -201,23 +210,6 @@ def _alternatives(setting: Setting, strategy: Strategy, always: Sequence[Planned
         marginals=float(np.mean(1 / parts)),
         at_once=(*always, *others) if fits else (),
     )
-
-
-def _parts_of_rounds(asked: Queries, measured: Queries) -> Floats:
-    """Of each question, the share of its parts that a round measures: of a cuboid two, where its pairs are there.
-
-    A round may measure more: it selects. That it may is no reason for fewer rounds than where only pairs are asked for.
-    """
-    pairs = measured.take(np.flatnonzero(measured.counts == 2))
-    if not _are_cuboids(pairs).any():
-        return np.ones(len(asked))
-    return np.where(_are_cuboids(asked), np.minimum(2 / np.maximum(asked.counts, 1), 1.0), 1.0)
-
-
-def _are_cuboids(queries: Queries) -> Flags:
-    """Those that count every record in one of several cells."""
-    counts_all = np.array([block.counts_all for block in queries.blocks], dtype=np.bool_)
-    return np.asarray((queries.cells > 1) & queries.are_all(counts_all))
 
 
 def _is_small(setting: Setting) -> bool:

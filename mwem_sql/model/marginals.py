@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,11 +30,10 @@ def marginals(tree: Tree, wanted: Iterable[Names]) -> dict[Names, Table]:
     """Axes in the order of the names; maybe views of the weights. Brings up to date what it needs."""
     inside: dict[int, list[Names]] = {}
     tables: dict[Names, Table] = {}
-    across = _Across(tree)
     for names in wanted:
         home = tree.home(names)
         if home is None:
-            tables[names] = across.marginal(names)
+            tables[names] = _across(tree, names)
         else:
             inside.setdefault(home, []).append(names)
     for home, sets in inside.items():
@@ -43,57 +41,25 @@ def marginals(tree: Tree, wanted: Iterable[Names]) -> dict[Names, Table]:
     return tables
 
 
-class _Across:
-    """Marginals over attributes of several cliques: each sends its parent those behind it, given the separator.
-
-    What several of them have in common on the way is worked out once.
-    """
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        # By clique and the axes that are kept of it; and by clique, what is wanted of it and what arrives there.
-        self._projections: dict[tuple[int, Names], Table] = {}
-        self._messages: dict[_Way, Table] = {}
-
-    def marginal(self, names: Names) -> Table:
-        layout = self._tree.layout
-        numbers = layout.between(names)
-        arrived: dict[int, list[_Way]] = {number: [] for number in numbers}
-        for number in reversed(numbers[1:]):
-            way = _Way(number, layout.cliques[number].intersection(names), tuple(arrived[number]))
-            if way not in self._messages:
-                self._messages[way] = self._sum(number, names, way.arrived, layout.separators[number])
-            arrived[layout.parents[number]].append(way)
-        return self._sum(numbers[0], names, arrived[numbers[0]], ()).project(names)
-
-    def _sum(self, number: int, names: Names, arrived: Sequence[_Way], separator: Names) -> Table:
-        """A clique and what arrives there, over the separator and some names, given the separator."""
-        messages = [self._messages[way] for way in arrived]
+def _across(tree: Tree, names: Names) -> Table:
+    """A marginal over attributes of several cliques: each sends its parent those behind it, given the separator."""
+    numbers = tree.layout.between(names)
+    arrived: dict[int, list[Table]] = {number: [] for number in numbers}
+    for number in reversed(numbers):
+        messages, separator = arrived[number], tree.layout.separators[number] if number != numbers[0] else ()
         needed = [
             set(separator).union(names, *(later.names for later in messages[k:])) for k in range(len(messages) + 1)
         ]
-        table = self._projection(number, needed[0])
+        table = tree.reach(number)
+        table = table.project([name for name in table.names if name in needed[0]])
         if separator:
             table = Table(table.names, table.cells / table.project(separator).align(table.names))
         for message, kept in zip(messages, needed[1:], strict=True):
             axes = dict.fromkeys(table.names + message.names)
             table = table.contract(message, tuple(name for name in axes if name in kept))
-        return table
-
-    def _projection(self, number: int, needed: Collection[str]) -> Table:
-        table = self._tree.reach(number)
-        names = tuple(name for name in table.names if name in needed)
-        if (number, names) not in self._projections:
-            self._projections[number, names] = table.project(names)
-        return self._projections[number, names]
-
-
-class _Way(NamedTuple):
-    """What a clique sends its parent: which of its attributes are wanted, and what it was sent itself."""
-
-    number: int
-    wanted: frozenset[str]
-    arrived: tuple[_Way, ...]
+        if separator:
+            arrived[tree.layout.parents[number]].append(table)
+    return table.project(names)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
