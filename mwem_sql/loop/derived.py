@@ -100,15 +100,15 @@ class _Parts:
         return numbers[whole], rows[whole]
 
 
-def paired_parts(asked: Queries, measured: Queries) -> Floats:
+def paired_parts(questions: Queries, candidates: Queries) -> Floats:
     """Of each question, the share of its parts that a round measures: of a cuboid two, where its pairs are there.
 
     A round may measure more: it selects. That it may is no reason for fewer rounds than where only pairs are asked for.
     """
-    pairs = measured.take(np.flatnonzero(measured.counts == 2))
+    pairs = candidates.take(np.flatnonzero(candidates.counts == 2))
     if not _are_cuboids(pairs).any():
-        return np.ones(len(asked))
-    return np.where(_are_cuboids(asked), np.minimum(2 / np.maximum(asked.counts, 1), 1.0), 1.0)
+        return np.ones(len(questions))
+    return np.where(_are_cuboids(questions), np.minimum(2 / np.maximum(questions.counts, 1), 1.0), 1.0)
 
 
 def _are_cuboids(queries: Queries) -> Flags:
