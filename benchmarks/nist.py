@@ -1,13 +1,14 @@
 """The board of NIST's Collaborative Research Cycle: the k-marginal score, pMSE and impossible rows of synthetic rows.
 
     python benchmarks/nist.py --data DIR [--half choose|report] [--budgets 1:3.6e-6 1 10] [--workloads pairs puma]
-                              [--seeds 1] [--checks] [--references] [--every]
+                              [--seeds 1] [--checks] [--enlarged] [--references] [--every]
     python benchmarks/nist.py --data DIR --excerpt FILE --rows FILE ...
 
-DIR holds acs/: Texas is the half `choose`, Massachusetts `report`; --excerpt is any other file with these columns. A
-budget is EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by
-which rows are scored. --checks declares what cannot be and which columns follow from others, --every prints the share
-of rows by rule.
+DIR holds acs/: Texas is the half `choose`, Massachusetts `report`; --excerpt is any other file with these columns.
+--enlarged draws 27,253 people in 20 areas from the excerpt, each area a mixture of two of its areas. A budget is
+EPSILON or EPSILON:DELTA. Workloads: `pairs` of all 23 columns; `puma`, the area with pairs of the others, by which rows
+are scored. --checks declares what cannot be and which columns follow from others, --every prints the share of rows by
+rule.
 --references scores true shares without noise in two models, each column given the area and a tree given the area; and
 independent one-ways of the declared bins with the budgets' epsilons.
 --rows scores rows that something else has made, in CSV files like the excerpt's. nist_table.py says how columns are
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
+import tempfile
 from pathlib import Path
 
 import nist_score
@@ -88,11 +90,14 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=("pairs", "puma"), default=("pairs", "puma"))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--checks", action="store_true")
+    parser.add_argument("--enlarged", action="store_true")
     parser.add_argument("--references", action="store_true")
     parser.add_argument("--every", action="store_true")
     parser.add_argument("--rows", type=Path, nargs="+", default=[], metavar="FILE")
     options = parser.parse_args()
     path = options.excerpt or options.data / nist_table.HALVES[options.half]
+    if options.enlarged:
+        path = nist_table.enlarged(path, Path(tempfile.mkdtemp()) / f"enlarged_{path.name}")
     excerpt = Excerpt(path, options.data / nist_table.DICTIONARY, checks=options.checks)
     codes = Codes(excerpt.con)
     print(f"{path.name}, {len(codes.true.codes[nist_table.AREA]):,} rows, seeds 0 to {options.seeds - 1}\n")

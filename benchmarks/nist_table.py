@@ -20,6 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import tables
+from pyarrow import csv
 
 import mwem_sql
 
@@ -60,6 +61,34 @@ IMPOSSIBLE = {
     "more children than family": "NOC >= NPF",
 }
 """What no row of the survey is, as SQL."""
+
+
+PEOPLE, AREAS = 27_253, 20
+"""Of an enlarged excerpt: as many as in the largest that the board scores."""
+
+
+def enlarged(path: Path, out: Path, *, people: int = PEOPLE, areas: int = AREAS) -> Path:
+    """A larger excerpt, for seconds and scores at that size: rows of this one, drawn with replacement.
+
+    Each new area has as many people as any other, and draws them from two areas of the excerpt, its own mixture of
+    these. The draws are the same in every run.
+    """
+    draw = np.random.default_rng(people)
+    rows = duckdb.sql(f"SELECT * FROM read_csv('{path}', all_varchar = true) ORDER BY ALL").to_arrow_table()
+    area, density = (np.array(rows[name].to_pylist()) for name in (AREA, DENSITY))
+    chosen, names, densities = [], [], []
+    for number, count in enumerate(np.bincount(np.arange(people) % areas)):
+        both, share = draw.choice(np.unique(area), 2, replace=False), draw.uniform(0.1, 0.9)
+        members = [np.flatnonzero(area == one) for one in both]
+        sizes = round(share * count), count - round(share * count)
+        chosen += [draw.choice(own, size) for own, size in zip(members, sizes, strict=True)]
+        ends = [np.log(float(density[own[0]])) for own in members]
+        names += [f"00-{number:05}"] * count
+        densities += [f"{np.exp(share * ends[0] + (1 - share) * ends[1]) + number / 10:.1f}"] * count
+    columns = {AREA: pa.array(names), DENSITY: pa.array(densities)}
+    taken = rows.take(pa.array(np.concatenate(chosen)))
+    csv.write_csv(pa.table({name: columns.get(name, taken[name]) for name in rows.column_names}), out)
+    return out
 
 
 @dataclass(frozen=True, eq=False)

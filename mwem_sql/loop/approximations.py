@@ -148,31 +148,38 @@ class Approximations:
             sizes = dict(zip(queries.names, queries.sizes.tolist(), strict=True))
             self._pairs = TwoWay(sizes, {queries.names[place] for place in plain})
         self._answers: dict[int, Floats] = {}
+        # By query, whether its answer was not worked out, or not given, since it changed.
+        self._is_stale = np.ones(len(queries.queries), dtype=np.bool_)
+        self._is_due = self._is_stale.copy()
         self._total = 0.0
         self._splits = 0
         self._seen = 0
 
-    def news(self, state: State, *, everything: bool = False) -> tuple[Integers, list[Floats]]:
+    def news(
+        self, state: State, *, wanted: Flags | None = None, everything: bool = False
+    ) -> tuple[Integers, list[Floats]]:
         """The queries whose answers have changed, or all; and vectors that hold these answers one after the other.
 
-        The vectors are on loan: the next call writes to them.
+        What is not wanted is given later, once it is. The vectors are on loan: the next call writes to them.
         """
-        is_first = self._total == 0
         changed = self._changed(state)
-        is_rescaled = is_first or abs(state.total - self._total) > self._lag
-        if is_rescaled:
+        if self._total == 0 or abs(state.total - self._total) > self._lag:
             for kept in self._answers.values():
                 np.multiply(kept, state.total / self._total, out=kept)
-            self._total = state.total
+            self._total, everything = state.total, True
+        if everything:
+            self._is_due[:] = True
         numbers: list[Integers] = [np.empty(0, dtype=np.int64)]
         answers: list[Floats] = []
         for group in self._queries.groups:
-            stale = np.arange(len(group.numbers)) if is_first else group.touched(changed)
-            where = np.arange(len(group.numbers)) if is_rescaled or everything else stale
-            for part, products in self._parts(state, group, where):
+            stale = group.numbers[group.touched(changed)]
+            self._is_stale[stale] = self._is_due[stale] = True
+            due = self._is_due[group.span] if wanted is None else self._is_due[group.span] & wanted[group.span]
+            for part, products in self._parts(state, group, np.flatnonzero(due)):
                 numbers.append(group.numbers[part])
+                self._is_due[numbers[-1]] = False
                 if products is None:
-                    answers += self._from_state(state, group, part, stale)
+                    answers += self._from_state(state, group, part)
                 elif isinstance(products, Tree):
                     assert group.shape is not None
                     marginals = three_way(products, self._queries.index, group.members[part], group.shape)
@@ -236,14 +243,14 @@ class Approximations:
                     is_whole = state.partitions.coarse.isdisjoint(tree.attributes)
                     yield where[is_kind & (owners[:, 0] == number)], tree if is_whole else None
 
-    def _from_state(self, state: State, group: Group, where: Integers, stale: Integers) -> list[Floats]:
+    def _from_state(self, state: State, group: Group, where: Integers) -> list[Floats]:
         """Answers that only the state can give; those that are not stale are remembered."""
         numbers = group.numbers[where].tolist()
-        old = set(group.numbers[stale].tolist())
-        new = [number for number in numbers if number in old or number not in self._answers]
+        new = [number for number in numbers if self._is_stale[number] or number not in self._answers]
         shares = state.answers([self._queries.queries[number].shares for number in new])
         for number, bound, answer in zip(new, self._queries.bounds[new].tolist(), shares, strict=True):
             self._answers[number] = answer * bound if bound > 1 else answer
+        self._is_stale[new] = False
         return [self._answers[number] for number in numbers]
 
     def _products(self, group: Group, where: Integers, parts: Sequence[tuple[int, ...]]) -> Floats:

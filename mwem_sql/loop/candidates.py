@@ -207,9 +207,9 @@ def _ways(tree: Tree) -> npt.NDArray[np.float32]:
     return ways
 
 
-STEP_SHARE = 100
+STEP_SHARE = 20
 """Beside the cells of its own query a round may add at most this many even shares of the room over all rounds and
-attributes: entangled models of hundreds of attributes stay quick, small ones are not held back."""
+attributes. Larger: models of more cells, which answer hardly better and take longer. `python benchmarks/nist.py`"""
 LAG = 0.25
 """Scales of the noise of a selection: by so much scores may lag behind the state. Larger: faster rounds, and worse
 choices."""
@@ -255,7 +255,7 @@ class Candidates:
         is_open = (self._shares < float(measure)) & self._limits.fitting(state)
         if not is_open.any():
             return None
-        changed, answers = self._approximations.news(state, everything=self._outdated)
+        changed, answers = self._approximations.news(state, wanted=is_open, everything=self._outdated)
         self._outdated = False
         every = np.pad(is_open, (0, self._others))
         return Offered(every, answers, self.penalties.noise[changed], self._weights[changed], changed)

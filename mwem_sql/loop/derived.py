@@ -15,7 +15,7 @@ from math import comb, prod
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.arrays import Flags, Floats, Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Runs
 from mwem_sql.algebra.queries import Queries
@@ -98,6 +98,23 @@ class _Parts:
         rows = self._of_block[members]
         whole = (rows >= 0).all(axis=1)
         return numbers[whole], rows[whole]
+
+
+def paired_parts(questions: Queries, candidates: Queries) -> Floats:
+    """Of each question, the share of its parts that a round measures: of a cuboid two, where its pairs are there.
+
+    A round may measure more: it selects. That it may is no reason for fewer rounds than where only pairs are asked for.
+    """
+    pairs = candidates.take(np.flatnonzero(candidates.counts == 2))
+    if not _are_cuboids(pairs).any():
+        return np.ones(len(questions))
+    return np.where(_are_cuboids(questions), np.minimum(2 / np.maximum(questions.counts, 1), 1.0), 1.0)
+
+
+def _are_cuboids(queries: Queries) -> Flags:
+    """Those that count every record in one of several cells."""
+    counts_all = np.array([block.counts_all for block in queries.blocks], dtype=np.bool_)
+    return np.asarray((queries.cells > 1) & queries.are_all(counts_all))
 
 
 COUNT_PIECES = 4

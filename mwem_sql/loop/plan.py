@@ -104,11 +104,13 @@ class Alternatives:
     questions: int
     attributes: int
     cells: float
-    """Of a question that keep their noise: the geometric mean."""
+    """Of what a round measures that keep their noise: the geometric mean. Of a cuboid, one of its pairs."""
     width: float
-    """Attributes of a question, on average."""
+    """Attributes of what a round measures, on average."""
     public: int = 0
     """Attributes whose distribution would come first and is public: it has no noise."""
+    marginals: float = 1.0
+    """What a round measures has the attributes of a question once in so many."""
     at_once: tuple[Planned, ...] = ()
     """All questions as they are; none where the model has no room for them."""
     histogram: Planned | None = None
@@ -239,7 +241,8 @@ def plans(schedule: Schedule, n: float) -> Iterator[tuple[float, Schedule]]:
         histogram = schedule.with_lines([given.histogram])
         (line,) = histogram.of("round")
         yield schedule.noise(line.share) * line.importance * math.sqrt(line.cells) / n, histogram
-    yield _with_rounds(schedule, given, n)
+    error, rounds = _with_rounds(schedule, given, n)
+    yield (given.marginals * error + SIGNAL**2 if given.marginals > 1 else error), rounds
 
 
 def _with_rounds(schedule: Schedule, given: Alternatives, n: float) -> tuple[float, Schedule]:

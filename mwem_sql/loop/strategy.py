@@ -21,7 +21,16 @@ from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
-from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
+from mwem_sql.loop.derived import (
+    MOST_ADDED,
+    MOST_CELLS,
+    MOST_HELD,
+    Counts,
+    even_block,
+    paired_parts,
+    sides_of,
+    with_marginals,
+)
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
 from mwem_sql.model.state import State
@@ -190,13 +199,15 @@ def _alternatives(setting: Setting, strategy: Strategy, always: Sequence[Planned
         for number, cells in enumerate(questions.cells if count <= MOST_COMPARED else ())
         if number not in setting.always
     ]
+    parts = paired_parts(Queries.of(setting.queries), strategy.queries)
     fits = bool(others) and setting.may_do_without_rounds
     fits = fits and cells_with(list(questions), setting.shape, setting.max_cells) <= setting.max_cells
     return Alternatives(
         questions=count - len(always),
         attributes=len(setting.shape),
-        cells=occupied(np.exp(np.log(questions.cells).mean())),
-        width=float(np.mean(questions.widths)),
+        cells=occupied(np.exp((np.log(questions.cells) * parts).mean())),
+        width=float(np.mean(questions.widths * parts)),
+        marginals=float(np.mean(1 / parts)),
         at_once=(*always, *others) if fits else (),
     )
 

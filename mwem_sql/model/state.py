@@ -355,7 +355,7 @@ class State:
         """Keep the weights of the impossible cells of some cliques at the floor from now on."""
         if self.support is not None:
             for potential in potentials:
-                potential.impossible = self.support.impossible(potential.table.names, self.partitions)
+                potential.forbid(self.support.impossible(potential.table.names, self.partitions))
 
     def several(self, attributes: Iterable[str]) -> list[str]:
         """Those of several groups."""

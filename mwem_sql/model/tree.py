@@ -23,6 +23,9 @@ SMALLEST_FLOAT = float(np.finfo(np.float64).tiny)
 WEIGHT_FLOOR = 1e-260
 """A weight that falls below exp(LOWEST_LOG), as a share of the total, comes back to WEIGHT_FLOOR: from 0 it could
 never rise again. The gap between the two keeps the check for it rare."""
+IMPOSSIBLE_DRIFT = 30.0
+"""The logarithm of what impossible weights may be multiplied by, up or down, before they come back to WEIGHT_FLOOR:
+it leaves them far below what counts as a weight (support.IMPOSSIBLE), and above 0."""
 ROUNDING = 1e-14
 """The difference between two marginals, as a share of the total, up to which they are the same for their readers."""
 _CLOCK = count(1)
@@ -35,7 +38,8 @@ class Potential:
     A read-only array is shared with another tree or an Arrow table: it is replaced, never written to.
     `lowest` is the logarithm of a lower bound on the weights as shares of the total. `stamp` goes up, over all
     potentials, with every change of the distribution; a new total is the same distribution. `hidden` is what changed
-    without that. The weights of `impossible` cells stay at the floor, whatever they are multiplied by.
+    without that. The weights of `impossible` cells stay near the floor, whatever they are multiplied by: `drift` is
+    how far they may be off, as a logarithm.
     """
 
     table: Table
@@ -44,6 +48,7 @@ class Potential:
     stamp: int = field(default_factory=_CLOCK.__next__)
     hidden: float = 0.0
     impossible: Places | None = None
+    drift: float = np.inf
 
     @classmethod
     def of(cls, table: Table, total: float) -> Potential:
@@ -59,13 +64,21 @@ class Potential:
     def multiply(self, by: Table, total: float) -> None:
         """Multiply each weight by the positive entry for its cell."""
         self.stamp, self.hidden = next(_CLOCK), 0.0
-        self.lowest += log(max(by.cells.min(), SMALLEST_FLOAT))
+        least = log(max(by.cells.min(), SMALLEST_FLOAT))
+        self.lowest += least
         cells = self.table.cells
         self.table = self.table.multiply(by, out=cells if cells.flags.writeable else None)
         if self.lowest < LOWEST_LOG:
             self.lift(total)
         elif self.impossible is not None:
-            np.put(self.table.cells, self.impossible, WEIGHT_FLOOR * total)
+            self.drift += max(-least, log(max(by.cells.max(), SMALLEST_FLOAT)))
+            if self.drift > IMPOSSIBLE_DRIFT:
+                np.put(self.table.cells, self.impossible, WEIGHT_FLOOR * total)
+                self.drift = 0.0
+
+    def forbid(self, impossible: Places | None) -> None:
+        """Keep these cells at the floor, and no others, from the next change on."""
+        self.impossible, self.drift = impossible, np.inf
 
     def absorb(self, message: Table, before: Table, total: float) -> None:
         """Follow a neighbour: `message` is its marginal of their separator, `before` the one of this clique."""
@@ -87,6 +100,7 @@ class Potential:
             self.lowest = log(cells.min() / total)
             if self.impossible is not None:
                 np.put(cells, self.impossible, WEIGHT_FLOOR * total)
+                self.drift = 0.0
             self.table = Table(self.table.names, cells)
 
     def share(self) -> Potential:

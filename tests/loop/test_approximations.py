@@ -31,8 +31,8 @@ class Kept:
         self.answers: list[np.ndarray] = [np.empty(0)] * len(asked)
         self.cells = [query.cells for query in asked]
 
-    def follow(self, state: State) -> list[int]:
-        numbers, answers = self.approximations.news(state)
+    def follow(self, state: State, wanted: np.ndarray | None = None) -> list[int]:
+        numbers, answers = self.approximations.news(state, wanted=wanted)
         told = np.split(
             np.concatenate([*answers, np.empty(0)]), np.cumsum([self.cells[number] for number in numbers])[:-1]
         )
@@ -66,6 +66,31 @@ def test_answers_follow_the_state(sizes: dict[str, np.ndarray], seed: int, data:
             fit.fit(targets)
         if generator.random() < 0.5:
             state.rescale(float(generator.uniform(50, 200)))
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(domains(), seeds, st.sampled_from([0, 1000]))
+def test_what_is_not_wanted_is_given_once_it_is(sizes: dict[str, np.ndarray], seed: int, many: int) -> None:
+    generator = np.random.default_rng(seed)
+    shape = {name: len(size) for name, size in sizes.items()}
+    asked = marginals(shape, 1, 2, 3)
+    if not asked:
+        return
+    state = State.unsplit(sizes, 100.0)
+    kept = Kept(asked, shape, two_way_from=many)
+    fit, targets = Fit(state), list[Target]()
+    for _ in range(6):
+        wanted = generator.random(len(asked)) < 0.4
+        assert set(kept.follow(state, wanted)) <= set(np.flatnonzero(wanted))
+        for number in np.flatnonzero(wanted):
+            np.testing.assert_allclose(kept.answers[number], state.answer(asked[number]), rtol=1e-9, atol=1e-9)
+        assert kept.follow(state, wanted) == []
+        query = asked[generator.integers(len(asked))]
+        targets.append(Target(query, 100 * generator.dirichlet(np.ones(query.cells)), 4.0))
+        fit.fit(targets)
+        state.rescale(float(generator.choice([100.0, 120.0])))
+    kept.follow(state)
+    np.testing.assert_allclose(np.concatenate(kept.answers), fresh(state, asked), rtol=1e-9, atol=1e-9)
 
 
 def test_answers_may_lag_behind() -> None:

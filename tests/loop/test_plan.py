@@ -252,6 +252,17 @@ def test_the_plan_with_the_smallest_predicted_error_is_taken() -> None:
         assert best(plan, n).lines == listed[errors.index(min(errors))][1].lines
 
 
+def test_questions_of_several_marginals_have_as_many_rounds_as_these() -> None:
+    """And an error that all of them have, and what they leave."""
+    plan = schedule(PURE, 9, total=True, first=[4, 9, 91], alternatives=ROUNDS_ALONE)
+    wider = replace(plan, alternatives=replace(ROUNDS_ALONE, marginals=1.5))
+    for n in (3e3, 3e5):
+        ((error, pairs),), ((wide, triples),) = plans(plan, n), plans(wider, n)
+        assert triples.lines == pairs.lines
+        assert triples.step == pairs.step
+        assert wide == pytest.approx(1.5 * error + SIGNAL**2)
+
+
 def test_all_questions_at_once_take_everything_but_the_total() -> None:
     plan = schedule(PURE, 9, total=True, first=[4, 9, 91], alternatives=replace(ALTERNATIVES, histogram=None))
     error, at_once = next(plans(plan, 1e6))

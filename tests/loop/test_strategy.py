@@ -14,7 +14,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Runs
 from mwem_sql.loop import strategy
 from mwem_sql.loop.derived import MOST_HELD
-from mwem_sql.loop.plan import SHARES, Planned
+from mwem_sql.loop.plan import SHARES, Alternatives, Planned
 from mwem_sql.loop.strategy import (
     MOST_COMPARED,
     Setting,
@@ -26,6 +26,7 @@ from mwem_sql.loop.strategy import (
     is_better_at_once,
     strategies,
     together,
+    whole_domain,
 )
 
 SHAPE = {"a": 2, "b": 3, "c": 4, "d": 2}
@@ -272,3 +273,26 @@ def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain() -> None:
     for other in ({"rounds": 3}, {"max_cells": 23}, {"start": "histogram"}, {"always": [0]}):
         assert not choose(setting(most_sets=0, **other)).histogram
     assert not choose(setting([*QUERIES, condition_of("b")], most_sets=0)).histogram
+
+
+def test_rounds_for_cuboids_are_planned_as_for_their_pairs() -> None:
+    """A round may select a pair in the place of a triple: more that is asked is no reason for fewer rounds."""
+    shape = dict.fromkeys("abcdef", 4)
+
+    def planned(queries: list[LinearQuery]) -> Alternatives:
+        found = choose(setting(queries, shape=shape, most_sets=0)).alternatives
+        assert found is not None
+        return found
+
+    of_pairs, of_triples = (
+        planned([whole_domain(dict.fromkeys(names, 4)) for names in combinations(shape, width)]) for width in (2, 3)
+    )
+    assert (of_pairs.cells, of_pairs.width, of_pairs.marginals) == (pytest.approx(8), 2.0, 1.0)
+    assert (of_triples.cells, of_triples.width, of_triples.marginals) == (pytest.approx(8), 2.0, 1.5)
+
+
+def test_counts_of_three_conditions_are_no_cuboids() -> None:
+    conditions = [tuple(block for name in names for block in condition_of(name).blocks) for names in ("abc", "bcd")]
+    found = choose(setting([*map(LinearQuery, conditions)], shape=SHAPE, most_sets=0)).alternatives
+    assert found is not None
+    assert (found.width, found.marginals) == (3.0, 1.0)

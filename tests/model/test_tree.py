@@ -16,6 +16,7 @@ from strategies import Floats, seeds
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Table
 from mwem_sql.model.state import State
+from mwem_sql.model.support import IMPOSSIBLE
 from mwem_sql.model.tree import WEIGHT_FLOOR, Potential, propagate
 
 Sets = list[tuple[str, ...]]
@@ -201,3 +202,21 @@ def test_two_passes_make_cliques_agree(case: tuple[dict[str, int], Sets], seed: 
             np.testing.assert_allclose(one.table.cells, expected, rtol=1e-9)
             if number:
                 np.testing.assert_allclose(shared.cells, one.table.project(shared.names).cells, rtol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1, 1e25, 1e-25])
+def test_impossible_cells_stay_near_the_floor_whatever_they_are_multiplied_by(factor: float) -> None:
+    """No number of small steps makes a weight of one, or a zero that nothing can be divided by."""
+    potential = Potential.of(Table(("a",), np.array([50.0, 50.0, 0.0])), 100.0)
+    potential.forbid(np.array([2]))
+    for _ in range(400):
+        potential.multiply(Table(("a",), np.array([1.0, 1.0, factor])), 100.0)
+        assert np.finfo(float).tiny < potential.table.cells[2] < IMPOSSIBLE * 100
+
+
+def test_cells_that_become_impossible_lose_their_weight_with_the_next_change() -> None:
+    potential = Potential.of(Table(("a",), np.array([50.0, 50.0])), 100.0)
+    potential.multiply(Table(("a",), np.ones(2)), 100.0)
+    potential.forbid(np.array([1]))
+    potential.multiply(Table(("a",), np.ones(2)), 100.0)
+    assert potential.table.cells[1] == WEIGHT_FLOOR * 100

@@ -77,6 +77,19 @@ def test_true_rows_have_the_highest_score_and_none_is_impossible(excerpt):
     assert len(excerpt.workload("puma")) == 22 * 21 // 2
 
 
+def test_an_enlarged_excerpt_has_more_areas_and_rows_that_the_excerpt_has(excerpt, tmp_path):
+    path = nist_table.enlarged(excerpt.path, tmp_path / "enlarged.csv", people=1003, areas=4)
+    again = nist_table.enlarged(excerpt.path, tmp_path / "again.csv", people=1003, areas=4)
+    assert path.read_text() == again.read_text()
+    larger = nist_table.Excerpt(path, excerpt.dictionary)
+    sizes = larger.con.execute("SELECT count(*) FROM private GROUP BY PUMA").fetchall()
+    assert sorted(sizes) == [(250,), (251,), (251,), (251,)]
+    assert not any(larger.broken("private").values())
+    others = "SELECT * EXCLUDE (PUMA, DENSITY) REPLACE (SEX::VARCHAR AS SEX) FROM"
+    rows = [set(one.con.execute(f"{others} private").fetchall()) for one in (larger, excerpt)]
+    assert rows[0] <= rows[1]
+
+
 def test_the_score_is_the_distance_of_shares_given_the_area(excerpt):
     codes = Codes(excerpt.con)
     excerpt.con.execute("CREATE TABLE others AS SELECT * REPLACE ('2' AS SEX) FROM private")
