@@ -21,7 +21,7 @@ from mwem_sql.loop import details, start
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
 from mwem_sql.loop.plan import Schedule, best
-from mwem_sql.loop.problem import Outcome, Problem, is_total
+from mwem_sql.loop.problem import Outcome, Problem, is_total, kinds_of
 from mwem_sql.loop.transcript import Transcript, from_histogram, from_histogram_with_prior
 from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
@@ -53,7 +53,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
     schedule = planned
     fit = _measure_planned(problem, schedule, m, progress)
     state, bounds = _run_rounds(problem, schedule, m, fit, progress) if schedule.left else (fit.state, None)
-    rows = {}
+    rows, kinds = {}, kinds_of(state, m.measurements)
     for name, line in zip(problem.details, schedule.of("detail"), strict=True):
         measured, rows[name] = details.refine(
             kernel,
@@ -61,7 +61,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
             line.share,
             problem.details[name],
             expected=state.marginal([name]),
-            groups=state.partitions[name].codes,
+            groups=kinds.get(name, state.partitions[name].codes),
             noise=schedule.composition.variance,
         )
         m.measurements += measured
@@ -71,6 +71,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
         schedule=schedule,
         measurements=tuple(m.measurements),
         details=rows,
+        kinds=kinds,
         bounds=bounds,
     )
 
@@ -178,9 +179,9 @@ def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:
 
 def _refit(fit: Fit, problem: Problem, m: Transcript) -> None:
     if problem.fit == "replay":
-        fit.state.replay([(target.query, target.values) for target in m.targets.values()], PASSES)
+        fit.state.replay([(target.query, target.values) for target in m.all_targets], PASSES)
     else:
-        fit.fit(list(m.targets.values()))
+        fit.fit(m.all_targets)
 
 
 def _worst_fit(A: State, m: Transcript, q_i: int, doubt: Floats) -> int:

@@ -24,6 +24,7 @@ from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
+from mwem_sql.model.partitions import PARTS, Partitions
 from mwem_sql.model.state import State
 
 FEWEST_ROUNDS = 4
@@ -309,11 +310,10 @@ def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_ce
 
 def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
     """The same of a model that tells apart what these queries do."""
-    partitions = {name: Partition.single(np.ones(size)) for name, size in sizes.items()}
-    for query in queries:
-        for block in query.blocks:
-            for axis, name in enumerate(block.attributes):
-                partitions[name] = partitions[name].refine(block.slices(axis))
+    partitions = Partitions({name: Partition.single(np.ones(size)) for name, size in sizes.items()}, PARTS)
+    for block in dict.fromkeys(block for query in queries for block in query.blocks):
+        for axis, name in enumerate(block.attributes):
+            partitions[name] = partitions.refined(name, block, axis)
     groups = {name: partition.count for name, partition in partitions.items()}
     return model_cells(list(dict.fromkeys(frozenset(query.attributes) for query in queries)), groups, max_cells)
 

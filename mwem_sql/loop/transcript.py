@@ -61,7 +61,7 @@ class Transcript:
     # Of each measurement that counts every record, the count and its precision.
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
-    targets: dict[int, Target] = field(default_factory=dict)
+    targets: dict[int, list[Target]] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
 
     @classmethod
@@ -72,7 +72,7 @@ class Transcript:
             noise=schedule.composition.variance,
             power=schedule.composition.power,
             public=problem.total,
-            even=State.unsplit(problem.sizes, 1.0, problem.support) if problem.start is not None else None,
+            even=problem.even(1.0) if problem.start is not None else None,
         )
 
     def follow(self, schedule: Schedule) -> None:
@@ -91,7 +91,7 @@ class Transcript:
         is_new = q not in self.values
         measurement = self.measure(purpose, q, share)
         if self.shrinks and is_new and q in self.targets:
-            self.targets[q] = self.targets[q].shrunk(A.answer(self.targets[q].query))
+            self.targets[q] = [target.shrunk(A.answer(target.query)) for target in self.targets[q]]
         return measurement
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
@@ -110,8 +110,21 @@ class Transcript:
             variance = old * variance / (old + variance)
         self.values[q], self.variances[q] = new, variance
         if self.queries[q].blocks:
-            self.targets[q] = Target(self.queries[q].shares, new, variance)
+            self._note(q, new, variance)
         return measurement
+
+    def _note(self, q: int, values: Floats, variance: float) -> None:
+        """What a state is fitted to: the query, or its cells one by one where groups are counted by shares."""
+        query = self.queries[q].shares
+        parts = [query] if query.cells == 1 or not query.is_joint else query.single_cells()
+        self.targets[q] = [
+            Target(part, some, variance) for part, some in zip(parts, np.split(values, len(parts)), strict=True)
+        ]
+
+    @property
+    def all_targets(self) -> list[Target]:
+        """All that a state is fitted to."""
+        return [target for targets in self.targets.values() for target in targets]
 
     def refine(self, purpose: Purpose, q: int, share: Fraction, A: State, how: How = "refined") -> None:
         """Measure a histogram by partitions that follow the data.
@@ -153,7 +166,7 @@ class Transcript:
             for state in filter(None, (A, self.even)):
                 state.take(partition, leaves.cells.reshape(query.shape))
             values = A.possible_values(A.partitions.exact(partition), leaves.values)
-            self.targets[q] = Target(partition, values, leaves.variances)
+            self.targets[q] = [Target(partition, values, leaves.variances)]
             self.variances[q] = float(leaves.variances.max())
         return n
 
@@ -163,15 +176,16 @@ class Transcript:
         Proportional fitting. Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
         """
         self._rescale(A.total)
-        cells, before = sum(self.targets[q].values.size for q in queries), math.inf
+        targets = [target for q in queries for target in self.targets[q]]
+        cells, before = sum(target.values.size for target in targets), math.inf
         for _ in range(SWEEPS if len(queries) > 1 else 0):
-            answers = A.answers([self.targets[q].query for q in queries])
-            misfit = sum(self.targets[q].misfit(answer) for q, answer in zip(queries, answers, strict=True))
+            answers = A.answers([target.query for target in targets])
+            misfit = sum(target.misfit(answer) for target, answer in zip(targets, answers, strict=True))
             if misfit <= CLOSE * cells or misfit > FALLS * before:
                 return
             before = misfit
-            for q in queries:
-                A.match(self.targets[q].query, self.targets[q].values)
+            for target in targets:
+                A.match(target.query, target.values)
 
     def settle(self, A: State) -> float:
         """The estimate of n by now, which A and what was refined then sum to."""
@@ -184,9 +198,9 @@ class Transcript:
     def _rescale(self, n: float) -> None:
         """Let what was refined sum to another n."""
         for q in self.refined:
-            target = self.targets[q]
+            (target,) = self.targets[q]
             if abs(target.values.sum() - n) > SAME * n:
-                self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
+                self.targets[q] = [Target(target.query, target.values * (n / target.values.sum()), target.variance)]
 
     @property
     def _knows_total(self) -> bool:

@@ -234,7 +234,7 @@ def _support(
         return None, ()
     most = int(request.max_cells * RULES_SHARE)
     try:
-        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
+        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0, parts=None), list(counts.values()), most)
     except ValueError:
         what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
         raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None
