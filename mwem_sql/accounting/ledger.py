@@ -364,7 +364,8 @@ def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:
 
 
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
-    return Books(journal.read_all(con), identity.mark(con))
+    mark = identity.mark(con)  # first: the journals that are read after it have its account, whoever opens it now
+    return Books(journal.read_all(con), mark)
 
 
 def _named(name: Key) -> Row:
