@@ -27,8 +27,6 @@ from mwem_sql.loop.refinement import partitions_of
 from mwem_sql.model.partitions import PARTS, Partitions
 from mwem_sql.model.state import State
 
-FEWEST_ROUNDS = 4
-"""Unless there are fewer queries."""
 ROUNDS_PER_ATTRIBUTE = 2
 """More: a larger average error over the cuboids of Adult; fewer: a larger maximum. `python benchmarks/adult.py --data
 DIR`"""
@@ -209,7 +207,7 @@ def _is_small(setting: Setting) -> bool:
 
 def default_rounds(queries: int, attributes: int) -> int:
     """`rounds := NULL`: how many rounds there are; public numbers only. At most one per distinct query."""
-    return max(1, min(queries, max(FEWEST_ROUNDS, ROUNDS_PER_ATTRIBUTE * attributes)))
+    return max(1, min(queries, ROUNDS_PER_ATTRIBUTE * attributes))
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:

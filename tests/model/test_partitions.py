@@ -506,8 +506,8 @@ def test_columns_that_are_compared_are_released_on_parts(connect: Open) -> None:
            c INTEGER CHECK (c BETWEEN 0 AND 199), d BOOLEAN NOT NULL)"""
     )
     con.execute(
-        """INSERT INTO loans SELECT (i * 7919) % 400, CASE WHEN i % 5 > 0 THEN (i * i) % 300 END, (i * 31) % 200, i % 3 = 0
-           FROM range(4000) t(i)"""
+        """INSERT INTO loans SELECT (i * 7919) % 400, CASE WHEN i % 5 > 0 THEN (i * i) % 300 END,
+           (i * 31) % 200, i % 3 = 0 FROM range(4000) t(i)"""
     )
     asked = Workload([Query("a > b"), Query("b > c"), Query("a > 2 * c AND d"), Query("c IS NULL OR a < 20")])
     released = mwem_sql.release(con, "loans", asked, 1000, rows=10, seed=1)
