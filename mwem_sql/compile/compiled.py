@@ -147,11 +147,11 @@ class Compiled:
         order[is_count] = len(self.linear) + np.arange(len(averages))
         everything = Queries.joined([self.linear, Queries.of(overs)]).take(order) if overs else self.linear
         firsts = everything.firsts()
-        asked = np.fromiter((query.weight for query in sources), np.float64, len(sources))[rows]
-        asked[np.isin(rows, averages)] *= SUM_OF_AVERAGE
-        asked[is_count] *= COUNT_OF_AVERAGE / SUM_OF_AVERAGE
+        weight_of_row = np.fromiter((query.weight for query in sources), np.float64, len(sources))
+        weight_of_row[averages] *= SUM_OF_AVERAGE
+        every = weight_of_row[rows] * np.where(is_count, COUNT_OF_AVERAGE / SUM_OF_AVERAGE, 1.0)
         weights = np.zeros(len(rows))
-        np.maximum.at(weights, firsts, asked)
+        np.maximum.at(weights, firsts, every)
         kept, number = np.unique(firsts, return_inverse=True)
         always = np.fromiter((query.always for query in sources), np.bool_, len(sources))[rows]
         return Distinct(

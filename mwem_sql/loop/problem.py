@@ -19,7 +19,6 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
-from mwem_sql.model.partitions import PARTS
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
@@ -80,7 +79,10 @@ class Problem:
 
     def even(self, total: float) -> State:
         """The even distribution. The theorem of the average is about queries as they are, and so are its groups."""
-        return State.unsplit(self.sizes, total, self.support, parts=None if self.average else PARTS)
+        state = State.unsplit(self.sizes, total, self.support)
+        if self.average:
+            state.partitions.most = None
+        return state
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False

@@ -24,7 +24,7 @@ from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.derived import MOST_ADDED, MOST_CELLS, MOST_HELD, Counts, even_block, sides_of, with_marginals
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
-from mwem_sql.model.partitions import PARTS, Partitions
+from mwem_sql.model.partitions import Partitions
 from mwem_sql.model.state import State
 
 ROUNDS_PER_ATTRIBUTE = 2
@@ -308,7 +308,7 @@ def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_ce
 
 def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
     """The same of a model that tells apart what these queries do."""
-    partitions = Partitions({name: Partition.single(np.ones(size)) for name, size in sizes.items()}, PARTS)
+    partitions = Partitions({name: Partition.single(np.ones(size)) for name, size in sizes.items()})
     for block in dict.fromkeys(block for query in queries for block in query.blocks):
         for axis, name in enumerate(block.attributes):
             partitions[name] = partitions.refined(name, block, axis)

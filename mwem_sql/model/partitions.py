@@ -4,7 +4,7 @@ A group is split only when a measured query needs it. Inside a group weight foll
 loop moves weight within a group. A state over groups therefore answers every question about classes as one over classes
 would. Here is all that translates between the two; trees and fits see groups only.
 
-A comparison of two attributes distinguishes nearly all classes of both. It splits each into `parts` groups at most, and
+A comparison of two attributes distinguishes nearly all classes of both. It splits each into `most` groups, and
 counts a pair of groups by the share of it for which it is true.
 """
 
@@ -21,7 +21,7 @@ from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Names
 from mwem_sql.model.tree import WEIGHT_FLOOR
 
-PARTS = 64
+JOINT_GROUPS = 64
 """Groups into which a joint count or sum splits an attribute at most. More: nearer to what it counts, in a model of
 more cells. `python benchmarks/floors.py --works predicates`"""
 
@@ -38,10 +38,10 @@ def base_shares(sizes: Floats) -> Floats:
 class Partitions(dict[str, Partition]):
     """Those of all attributes: translates queries on classes to queries on groups, and answers back."""
 
-    def __init__(self, partitions: Mapping[str, Partition], parts: int | None = None) -> None:
-        """`parts` is for joint counts and sums; None for as many groups as these distinguish."""
+    def __init__(self, partitions: Mapping[str, Partition]) -> None:
         super().__init__(partitions)
-        self.parts = parts
+        # Groups of an attribute, about, for joint counts and sums; None for as many as these distinguish.
+        self.most: int | None = partitions.most if isinstance(partitions, Partitions) else JOINT_GROUPS
         # Attributes with more classes than groups; of these, those of several groups; all, in the order of splits.
         self.coarse = {name for name, partition in partitions.items() if not partition.is_whole}
         self.partial = {name for name in self.coarse if partitions[name].count > 1}
@@ -61,11 +61,11 @@ class Partitions(dict[str, Partition]):
 
     def refined(self, name: str, block: Block, axis: int) -> Partition:
         """The groups of an attribute, the axis of a block, once that is measured."""
-        return self[name].refine(block.slices(axis) if self.parts is None else block.parts(axis, self.parts))
+        return self[name].refine(block.slices(axis) if self.most is None else block.parts(axis, self.most))
 
     def distinguishes(self, block: Block) -> bool:
         """Whether each combination of groups is counted as a whole."""
-        if self.parts is None or not block.is_joint or self.coarse.isdisjoint(block.attributes):
+        if self.most is None or not block.is_joint or self.coarse.isdisjoint(block.attributes):
             return True
         axes = enumerate(block.attributes)
         return all(self[name].refine(block.slices(axis)).count == self[name].count for axis, name in axes)

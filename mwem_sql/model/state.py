@@ -22,7 +22,7 @@ from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
 from mwem_sql.model.cliques import Clique, Room, added_cells, make_room, maximal, rearrange, total_cells
 from mwem_sql.model.marginals import marginals
-from mwem_sql.model.partitions import PARTS, Partitions, base_shares
+from mwem_sql.model.partitions import JOINT_GROUPS, Partitions, base_shares
 from mwem_sql.model.support import Support
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR, Potential, Tree
 
@@ -49,8 +49,6 @@ class State:
         total: float,
         partitions: Mapping[str, Partition] | None = None,
         support: Support[State] | None = None,
-        *,
-        parts: int | None = None,
     ) -> None:
         """For the class methods below. Without partitions each value in a tree is a class."""
         self._trees = list(trees)
@@ -65,8 +63,7 @@ class State:
             for tree in self._trees
             for name, top in tree.layout.tops.items()
         }
-        whole = {name: Partition.whole(size) for name, size in self._sizes.items()}
-        self.partitions = Partitions(partitions or whole, parts)
+        self.partitions = Partitions(partitions or {name: Partition.whole(size) for name, size in self._sizes.items()})
         # What is possible; None for everything.
         self.support = support
         # Of the last batch of very many queries, by attributes.
@@ -83,27 +80,17 @@ class State:
         return cls(trees, tuple(sizes), total)
 
     @classmethod
-    def unsplit(
-        cls,
-        sizes: Mapping[str, Floats],
-        total: float,
-        support: Support[State] | None = None,
-        *,
-        parts: int | None = PARTS,
-    ) -> State:
-        """The same distribution, with all classes of an attribute in one group; or that of a support.
-
-        `parts`: into so many groups a joint count or sum splits an attribute at most; None for as many as it takes.
-        """
+    def unsplit(cls, sizes: Mapping[str, Floats], total: float, support: Support[State] | None = None) -> State:
+        """The same distribution, with all classes of an attribute in one group; or that of a support."""
         if support is not None:
             state = support.state.copy()
-            state.partitions.parts = parts
+            state.partitions.most = JOINT_GROUPS
             state.rescale(total)
             state.keep_within(support)
             return state
         single = cls.uniform(dict.fromkeys(sizes, np.ones(1)), total)
         partitions = {name: Partition.single(base_shares(size)) for name, size in sizes.items()}
-        return cls(single.trees, tuple(sizes), total, partitions, parts=parts)
+        return cls(single.trees, tuple(sizes), total, partitions)
 
     @classmethod
     def of(cls, tables: Sequence[Table], attributes: Sequence[str] | None = None) -> State:
@@ -137,7 +124,7 @@ class State:
     def copy(self) -> State:
         """Shares the weights with the original until one of the two changes them."""
         trees = [tree.copy() for tree in self._trees]
-        return State(trees, self.attributes, self._total, self.partitions, self.support, parts=self.partitions.parts)
+        return State(trees, self.attributes, self._total, self.partitions, self.support)
 
     def merged(self) -> State:
         """A copy that has one class for each group: merges classes that no measurement distinguishes."""

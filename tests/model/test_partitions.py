@@ -474,7 +474,8 @@ def above(sizes: tuple[int, int], cells: int = 1) -> LinearQuery:
 def test_a_comparison_splits_attributes_into_parts_and_counts_by_shares() -> None:
     sizes = {"a": np.ones(300), "b": np.ones(200)}
     query = above((300, 200))
-    state, exact = State.unsplit(sizes, 1000.0, parts=16), State.unsplit(sizes, 1000.0, parts=None)
+    state, exact = State.unsplit(sizes, 1000.0), State.unsplit(sizes, 1000.0)
+    state.partitions.most, exact.partitions.most = 16, None
     even = exact.answer(query)
     for each, most in ((state, 18 * 18), (exact, 201 * 200)):
         Fit(each).fit([Target(query, np.array([100.0]), 1.0)])
@@ -493,7 +494,9 @@ def test_a_comparison_splits_attributes_into_parts_and_counts_by_shares() -> Non
 
 
 def test_a_copy_has_the_same_parts() -> None:
-    state = State.unsplit({"a": np.ones(300), "b": np.ones(200)}, 10.0, parts=16).copy()
+    state = State.unsplit({"a": np.ones(300), "b": np.ones(200)}, 10.0)
+    state.partitions.most = 16
+    state = state.copy()
     assert state.refine(above((300, 200))) == {"a", "b"}
     assert max(partition.count for partition in state.partitions.values()) <= 18
 
