@@ -272,3 +272,29 @@ def test_a_histogram_may_take_the_place_of_rounds_over_a_small_domain() -> None:
     for other in ({"rounds": 3}, {"max_cells": 23}, {"start": "histogram"}, {"always": [0]}):
         assert not choose(setting(most_sets=0, **other)).histogram
     assert not choose(setting([*QUERIES, condition_of("b")], most_sets=0)).histogram
+
+
+def comparison(*shape: int) -> LinearQuery:
+    one, other = np.indices(shape)
+    return LinearQuery((Block(("a", "b"), np.where(one > other, 0, -1).astype(np.int32), 1),))
+
+
+def test_columns_that_are_compared_have_no_joint_distribution() -> None:
+    """Beside one set, a comparison is measured as it is, last; of columns of few values, a set is refined."""
+    one = LinearQuery((Block(("c",), np.array([0, -1, -1, -1], dtype=np.int32), 1),))
+    for sizes, wanted in (((2, 3, 4), ["refined", "refined"]), ((200, 300, 4), ["refined", "as it is"])):
+        shape = dict(zip("abc", sizes, strict=True))
+        setting = Setting(queries=[comparison(*sizes[:2]), one], weights=np.ones(2), shape=shape, max_cells=10**7)
+        found = choose(setting)
+        assert [line.how for line in found.lines] == wanted
+        assert found.rounds is None
+    last = found.lines[-1]
+    assert (last.workload, last.purpose) == (0, "round")
+    # Both sides of it are counted: a partition costs as much as a count.
+    assert found.queries[last.number].cells == 2
+    # Where the model has no room for it beside the set, and without a set, n decides.
+    for other in (
+        replace(setting, max_cells=100),
+        replace(setting, queries=[comparison(200, 300)], weights=np.ones(1)),
+    ):
+        assert choose(other).rounds is not None
