@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS measurements (
     -- What each value counts. A value has one cell of every block, in row-major order: with sizes 2 and 3, "values"[1 + 3 * i + j] has cells i and j.
     -- A block is a list of stretches of the class combinations of its attributes, in row-major order and numbered from 0, classes as in the grid of the release:
     -- those from begins[k] up to begins[k + 1], or to the end, are in cells[k], or not counted where that is -1. shape has how many classes each attribute has.
-    -- Of a detail, the pieces of the attribute in that grid take the place of classes.
+    -- Of a detail, and of columns that are compared, the pieces of an attribute in that grid take the place of classes: shape has how many.
     -- A record adds 1, or if there are adds, adds[k] times resolution (of several blocks, their product). Without blocks a value counts all records.
     blocks STRUCT(attributes VARCHAR[], shape INTEGER[], size INTEGER, begins INTEGER[], cells INTEGER[], adds BIGINT[])[]
 );

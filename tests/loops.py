@@ -219,9 +219,12 @@ def planned(
     budget: Budget = PURE,
     *,
     selecting: Fraction = Fraction(1, 10),
+    first: Fraction | None = None,
 ) -> tuple[Outcome, Accountant, Schedule]:
-    """A run of a plain call with so many rounds."""
+    """A run of a plain call with so many rounds, and so much for what comes first."""
     how = shares(problem, rounds, budget, selecting=selecting)
+    if first is not None:
+        how = how.with_first(first).with_rounds(rounds)
     answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
     outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import product
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Array, Floats, Labels, Numbers, Places
-from mwem_sql.algebra.partition import Encoding, Runs, decode, encode, runs_of
+from mwem_sql.algebra.partition import Encoding, Runs, decode, encode, refine, runs_of
 from mwem_sql.algebra.table import Table
 
 
@@ -110,6 +111,31 @@ class Block:
             entries = np.stack([np.where(adds, labels, -1), np.where(adds, self.values, 0)], axis=-1)
         return np.moveaxis(entries, axis, 0).reshape(labels.shape[axis], -1)
 
+    def kinds(self, axis: int) -> Labels:
+        """A number for each class of one attribute: the same where the block does not distinguish the classes."""
+        return refine(np.zeros(self.shape[axis], dtype=np.int32), self.slices(axis))
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it counts or sums up records by several attributes at once: by `a > b`, say, and perhaps the rest."""
+        return len(self.attributes) > 1 and self.size <= 2
+
+    def parts(self, axis: int, most: int) -> Numbers:
+        """A row for each class of one attribute, as `slices`; of a joint block, about `most` different ones at most.
+
+        Where it distinguishes more classes, those of which it says the same whatever the other attributes are stay by
+        themselves, and the others fall into even parts.
+        """
+        slices = self.slices(axis)
+        if not self.is_joint or len(slices) <= most:
+            return slices
+        kinds = self.kinds(axis)
+        if kinds.max() < most:
+            return kinds
+        entries = slices.reshape(len(slices), -1, 1 if self.values is None else 2)
+        is_settled = (entries == entries[:, :1]).all(axis=(1, 2))
+        return np.where(is_settled, -1 - kinds, np.arange(len(slices)) * most // len(slices))
+
     @cached_property
     def changes(self) -> tuple[int, ...]:
         """For each attribute, the number of classes that the block distinguishes from the class before."""
@@ -168,6 +194,21 @@ class Block:
             self.attributes, self.encoding, self.size, values=self.values / self.bound, unit=self.unit * self.bound
         )
 
+    def single_cells(self) -> list[Block]:
+        """A block of one cell for each of its cells, in their order."""
+        if self.size == 1:
+            return [self]
+        return [
+            Block(
+                self.attributes,
+                np.where(self.labels == cell, np.int32(0), np.int32(-1)),
+                1,
+                values=self.values,
+                unit=self.unit,
+            )
+            for cell in range(self.size)
+        ]
+
     def on(self, places: Mapping[str, Places]) -> Block:
         """The same on other classes: class k of an attribute is there what class `places[k]` is here."""
         at = np.ix_(*(places[name] for name in self.attributes))
@@ -221,6 +262,15 @@ class LinearQuery:
     def is_count(self) -> bool:
         """No record adds anything but 1, or nothing."""
         return all(block.values is None for block in self.blocks)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether a block of it is."""
+        return any(block.is_joint for block in self.blocks)
+
+    def single_cells(self) -> list[LinearQuery]:
+        """A query of one cell for each of its cells, in their order."""
+        return list(map(LinearQuery, product(*(block.single_cells() for block in self.blocks))))
 
     @property
     def shares(self) -> LinearQuery:

@@ -91,6 +91,11 @@ class Measurement(NoisyValues):
         """Whether every record is in one of its cells, which may be any sets of class combinations."""
         return len(self.query.blocks) == 1 and self.query.counts_all
 
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it is on classes of which attributes have so many."""
+        shape = [size for block in self.query.blocks for size in block.shape]
+        return shape == [sizes[name] for name in self.query.attributes]
+
     def on(self, places: Mapping[str, Places]) -> Measurement:
         """The same on other classes: by attribute, a class of now for each class of then."""
         return replace(self, query=self.query.on(places))

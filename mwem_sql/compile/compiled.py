@@ -18,6 +18,10 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Query, Workload
 
+SUM_OF_AVERAGE, COUNT_OF_AVERAGE = 1 / 3, 1 / 6
+"""The weights of the two queries that an average asks, beside 1 of a query that is asked as it is: the count matters
+less, because an average is some half of its bound. Larger: averages are known better, sums and counts worse.
+`python benchmarks/floors.py --works sums averages`"""
 Cell = tuple[str | None, ...]
 """The group_by values of a cell."""
 
@@ -145,8 +149,11 @@ class Compiled:
         order[is_count] = len(self.linear) + np.arange(len(averages))
         everything = Queries.joined([self.linear, Queries.of(overs)]).take(order) if overs else self.linear
         firsts = everything.firsts()
+        weight_of_row = np.fromiter((query.weight for query in sources), np.float64, len(sources))
+        weight_of_row[averages] *= SUM_OF_AVERAGE
+        every = weight_of_row[rows] * np.where(is_count, COUNT_OF_AVERAGE / SUM_OF_AVERAGE, 1.0)
         weights = np.zeros(len(rows))
-        np.maximum.at(weights, firsts, np.fromiter((query.weight for query in sources), np.float64, len(sources))[rows])
+        np.maximum.at(weights, firsts, every)
         kept, number = np.unique(firsts, return_inverse=True)
         always = np.fromiter((query.always for query in sources), np.bool_, len(sources))[rows]
         return Distinct(

@@ -55,13 +55,16 @@ class Detail:
     def query(self) -> LinearQuery:
         return LinearQuery((Block((self.name,), np.arange(self.count, dtype=np.int32), self.count),))
 
-    def weigh(self, groups: Partition, labels: Labels, rows: Floats) -> Classes:
+    def weigh(self, groups: Partition, labels: Labels, rows: Floats, kinds: Labels | None = None) -> Classes:
         """The classes in the `groups` of a state, with the measured `rows` of each cell as weights.
 
-        No measurement distinguishes cells of one label: neighbours in one group become one piece.
+        No measurement distinguishes cells of one label, nor classes of one kind: neighbours in one group become one
+        piece.
         """
         pieces, codes = self.classes.pieces, groups.codes[self.classes.codes]
         parts = refine(codes, labels[self.cells.codes])
+        if kinds is not None:
+            parts = refine(parts, kinds[self.classes.codes])
         sums = np.bincount(parts[self.cells.representatives], rows)
         # A single point on a continuous range has no length.
         sizes = np.where(np.bincount(parts, pieces.sizes)[parts] > 0, pieces.sizes, 1.0)

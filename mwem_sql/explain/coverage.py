@@ -80,12 +80,12 @@ def _shares(plan: Plan, schedule: Schedule) -> list[Fraction]:
     """
     parts = _refined(plan, schedule)
     refined = {share for last in parts for share in (last.most, last.least)}
-    return sorted(refined | {line.share for line in _histograms(schedule)}, reverse=True)
+    return sorted(refined | {line.share for line in schedule.of("round") if not line.is_refined}, reverse=True)
 
 
 def _histograms(schedule: Schedule) -> list[Planned]:
     """One histogram of the whole domain, if that is all that is measured."""
-    return [line for line in schedule.of("round") if not line.is_refined]
+    return [line for line in schedule.of("round") if line.how == "with prior"]
 
 
 class _Last(NamedTuple):
@@ -152,8 +152,10 @@ def _measured(plan: Plan, request: Request) -> str:
             f" each is off by about {_short(off)} rows"
         )
     if not schedule.selects:
-        count = len(schedule.of("round"))
+        count = sum(line.is_refined for line in schedule.of("round"))
+        alone = len(schedule.of("round")) - count
         sets = f"{count:,} joint distribution{'s' if count > 1 else ''}, refined" if count else "by themselves"
+        sets += f", and {alone:,} that compare columns, as they are" if alone else ""
         sentence = (
             f"; {_off(_shares(plan, schedule), request, schedule.kind, 'a measured part')}{_of_few(plan)}"
             if count

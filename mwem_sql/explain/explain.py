@@ -178,8 +178,11 @@ def _by_rows(plan: Plan, value: Callable[[Schedule], str]) -> str:
 def _candidates(plan: Plan) -> str:
     schedule = plan.schedule
     if not schedule.selects:
-        refined = all(line.is_refined for line in schedule.of("round"))
-        return "none: all that is asked about is refined" if refined else "one histogram of the whole domain"
+        lines = schedule.of("round")
+        if any(line.how == "with prior" for line in lines):
+            return "one histogram of the whole domain"
+        alone = "" if all(line.is_refined for line in lines) else ", or measured as it is"
+        return f"none: all that is asked about is refined{alone}"
     listed = f"{len(plan.problem.queries):,}, with what cuboids add up to and partitions around counts"
     others = schedule.alternatives
     at_once = "; or all queries at once, by n" if others is not None and others.at_once else ""

@@ -295,10 +295,13 @@ class Evidence:
     """The measurements of a release, for questions that were compiled against it."""
 
     def __init__(self, classes: Mapping[str, Classes], measurements: Sequence[Measurement], compiled: Compiled) -> None:
-        """`classes` are those that are stored, and `measurements` are on these; details are on the classes' pieces."""
+        """`classes` are those that are stored. `measurements` are on these, or on their pieces where they need more."""
+        counts = {name: stored.count for name, stored in classes.items()}
+        inside = {step for step, each in enumerate(measurements, start=1) if is_inside(each, counts)}
         details = {name: list[Integers]() for name in classes}
-        for block in (each.query.blocks[0] for each in measurements if each.purpose == "detail"):
-            details[block.attributes[0]].append(block.labels.astype(np.int64))
+        for block in (block for step in inside for block in measurements[step - 1].query.blocks):
+            for axis, name in enumerate(block.attributes):
+                details[name].append(block.kinds(axis).astype(np.int64))
         atoms = {name: _atoms(stored, compiled.classes.get(name), details[name]) for name, stored in classes.items()}
         stored = {name: atom.stored for name, atom in atoms.items()}
         pieces = {name: atom.pieces for name, atom in atoms.items() if atom.pieces is not None}
@@ -306,9 +309,9 @@ class Evidence:
         self.sizes = {name: len(places) for name, places in self._question_classes.items()}
         # Of an attribute that no question is about, what is inside its classes says nothing.
         self._by_step = {
-            step: each.on(pieces if each.purpose == "detail" else stored)
+            step: each.on(pieces if step in inside else stored)
             for step, each in enumerate(measurements, start=1)
-            if each.purpose != "detail" or each.query.attributes[0] in pieces
+            if step not in inside or pieces.keys() >= set(each.query.attributes)
         }
         self.families = Families(list(self._by_step.values()), self.sizes)
         self._blocks: dict[Block, Block] = {}
@@ -345,6 +348,11 @@ class Evidence:
         if block not in self._blocks:
             self._blocks[block] = block.on(self._question_classes)
         return self._blocks[block]
+
+
+def is_inside(measurement: Measurement, counts: Mapping[str, int]) -> bool:
+    """Whether a stored measurement is on pieces, because it distinguishes those of a class."""
+    return measurement.purpose == "detail" or not measurement.fits(counts)
 
 
 def _atoms(stored: Classes, question: Classes | None, details: Sequence[Integers]) -> _Atoms:

@@ -22,7 +22,7 @@ from mwem_sql.loop import details, start
 from mwem_sql.loop.bounds import Bounds
 from mwem_sql.loop.candidates import Candidates
 from mwem_sql.loop.plan import Schedule, best
-from mwem_sql.loop.problem import Outcome, Problem, is_total
+from mwem_sql.loop.problem import Outcome, Problem, is_total, kinds_of
 from mwem_sql.loop.transcript import Transcript, from_histogram, from_histogram_with_prior
 from mwem_sql.model.fit import Fit
 from mwem_sql.model.mixture import Mixture
@@ -54,7 +54,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
     schedule = planned
     fit = _measure_planned(problem, schedule, m, progress)
     state, bounds = _run_rounds(problem, schedule, m, fit, progress) if schedule.left else (fit.state, None)
-    rows = {}
+    rows, kinds = {}, kinds_of(state, m.measurements)
     for name, line in zip(problem.details, schedule.of("detail"), strict=True):
         measured, rows[name] = details.refine(
             kernel,
@@ -62,7 +62,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
             line.share,
             problem.details[name],
             expected=state.marginal([name]),
-            groups=state.partitions[name].codes,
+            groups=kinds.get(name, state.partitions[name].codes),
             noise=schedule.composition.variance,
         )
         m.measurements += measured
@@ -72,6 +72,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
         schedule=schedule,
         measurements=tuple(m.measurements),
         details=rows,
+        kinds=kinds,
         bounds=bounds,
     )
 

@@ -27,9 +27,12 @@ How: TypeAlias = Literal["as it is", "refined", "by cells", "single cells", "sta
 `single cells`: the last of these partitions alone. `start`: a histogram of the domain whose cells above noise keep
 their count; `with prior`: one that is shrunk towards the even distribution, and is all there is."""
 
+FIGURE: Final = Fraction(1, 50)
+"""Of the budget: a figure by itself, which is no answer. Larger: it is known better, answers have more noise.
+`python benchmarks/coverage.py --shares`, `python benchmarks/past.py`"""
 SHARES: Final[dict[str, Fraction]] = {
-    "total": Fraction(1, 20), "glance": Fraction(1, 50), "histogram": Fraction(1, 4), "first": Fraction(3, 20),
-    "detail": Fraction(1, 20), "certify": Fraction(1, 50), "units": Fraction(1, 50), "start": Fraction(1, 50),
+    "total": Fraction(1, 20), "glance": FIGURE, "histogram": Fraction(1, 4), "detail": Fraction(1, 20),
+    "certify": FIGURE, "units": FIGURE, "start": FIGURE,
     "select": Fraction(3, 20), "paper": Fraction(1, 2), "always": Fraction(1),
 }  # fmt: skip
 """What is no matter of importance and cells: of the budget, but for the last three.
@@ -39,7 +42,6 @@ SHARES: Final[dict[str, Fraction]] = {
 | total | the budget | n is known better, all else worse | `python benchmarks/known_total.py` |
 | glance | the budget, in the place of `total` where distributions come first | the same | the same |
 | histogram | the budget | a better start, less for rounds | `python benchmarks/listing.py` |
-| first | the budget: distributions of single attributes | less for how attributes go together | `benchmarks/adult.py` |
 | detail | the budget: distributions inside classes | values nearer to the true ones, more noise | `ordinary.py` |
 | certify | the budget | the error is known better, answers have more noise | `coverage.py --shares` |
 | units | the budget; a unit counts once there, however many rows it has | the same for left-out rows | `coverage.py` |
@@ -54,8 +56,6 @@ rounds, each with more noise. `python benchmarks/floors.py`."""
 OCCUPIED: Final = 0.75
 """The power of a question's cells that keep their noise: of many cells, most are empty, and stay so. Larger: fewer
 rounds where questions have many cells. `python benchmarks/floors.py`."""
-MOST_ROUNDS: Final = 12
-"""Per attribute: what is left to learn is then less than any noise."""
 CELLS_GROWTH: Final = 4.0
 """Of the shares of a refinement's partitions where only cuboids are asked for, each over the one before, at most.
 Larger: cells are known well, where to split is not. `python benchmarks/regret.py --parts tables`."""
@@ -253,7 +253,7 @@ def _with_rounds(schedule: Schedule, given: Alternatives, n: float) -> tuple[flo
     """
     has_first, power = bool(schedule.of("first")), schedule.composition.power / 2
     whole = schedule.share("first") + schedule.left
-    rounds = np.arange(0 if has_first else 1, min(given.questions, MOST_ROUNDS * given.attributes) + 1)
+    rounds = np.arange(0 if has_first else 1, given.questions + 1)
     # The noise of what comes first, and of rounds, if either had everything. Noise falls with this power of a share.
     alone = schedule.with_rounds(0).of("first")
     noise = sum(occupied(line.cells) * schedule.noise(line.share) for line in alone)
@@ -340,8 +340,8 @@ def _fractions(
 ) -> tuple[list[Fraction], Fraction]:
     """What each line takes of the whole, and what is left for rounds."""
     purposes = {line.purpose for line in lines}
-    has: dict[str, Fraction] = {purpose: table[purpose] for purpose in purposes - {"round", "always"}}
-    if "first" in has and "total" in has:
+    has: dict[str, Fraction] = {purpose: table[purpose] for purpose in purposes - {"round", "always", "first"}}
+    if "first" in purposes and "total" in has:
         has["total"] = table["glance"]
     left = 1 - sum(has.values(), Fraction(0))
     keys: list[str] = [line.purpose for line in lines]
@@ -352,6 +352,9 @@ def _fractions(
         taken = table["always"] * keys.count("always")
         has["always"] = left * taken / (taken + rounds)
         left -= has["always"]
+    if "first" in purposes:
+        # Half of what is left, until n decides.
+        has["first"] = left = left / 2
     parts = [part_of(line.importance, line.cells, kind) for line in lines]
     sums = {key: sum(part for other, part in zip(keys, parts, strict=True) if other == key) for key in set(keys)}
     return [has[key] * part / sums[key] for key, part in zip(keys, parts, strict=True)], left

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement, NoisyValues, Purpose
+from mwem_sql.algebra.partition import refine
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.algebra.totals import Totals
 from mwem_sql.domains.detail import Detail
@@ -80,12 +81,19 @@ class Problem:
 
     def beginnings(self, total: float) -> list[State]:
         """A_0 before anything is measured: with the start, if there is one, and without it."""
-        states = [State.unsplit(self.sizes, total, self.support)]
+        states = [self.even(total)]
         if self.start is not None:
             states.insert(0, self.start.state(self.sizes, total, self.support))
         for state in states:
             project(state, self.totals.partitions)
         return states
+
+    def even(self, total: float) -> State:
+        """The even distribution. The theorem of the average is about queries as they are, and so are its groups."""
+        state = State.unsplit(self.sizes, total, self.support)
+        if self.average:
+            state.partitions.most = None
+        return state
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
@@ -153,6 +161,8 @@ class Outcome:
     """In the order in which they were made."""
     details: Mapping[str, DetailRows] = field(default_factory=dict)
     """By attribute, the rows of the cells inside classes."""
+    kinds: Mapping[str, Labels] = field(default_factory=dict)
+    """As `kinds_of`: of attributes whose groups are larger than what was measured."""
     certificate: Sequence[Figure] = ()
     bounds: Floats | None = None
     """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its
@@ -163,6 +173,19 @@ class Outcome:
     def count(self, *purposes: Purpose) -> int:
         """How many measurements had one of these purposes."""
         return sum(measurement.purpose in purposes for measurement in self.measurements)
+
+
+def kinds_of(state: State | Mixture, measurements: Sequence[Measurement]) -> dict[str, Labels]:
+    """By attribute, a number for each class: the same where no measurement distinguishes two classes of a group.
+
+    Only of attributes of which some measurement does.
+    """
+    out: dict[str, Labels] = {}
+    for block in {block for measurement in measurements for block in measurement.query.blocks}:
+        if not state.partitions.distinguishes(block):
+            for axis, name in enumerate(block.attributes):
+                out[name] = refine(out.get(name, state.partitions[name].codes), block.kinds(axis))
+    return out
 
 
 def is_total(query: LinearQuery) -> bool:

@@ -44,7 +44,7 @@ def settle(problem: Problem, m: Transcript, state: State, refined: Sequence[int]
         state = without.copy()
         problem.start.join(state)
     else:
-        without = State.unsplit(problem.sizes, m.total(), problem.support)
+        without = problem.even(m.total())
     m.shrinks = _is_better(problem, m, (state, without), share)
     return state if m.shrinks else without
 

@@ -33,10 +33,9 @@ from mwem_sql.loop.derived import (
 )
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
+from mwem_sql.model.partitions import JOINT_GROUPS, Partitions
 from mwem_sql.model.state import State
 
-FEWEST_ROUNDS = 4
-"""Unless there are fewer queries."""
 ROUNDS_PER_ATTRIBUTE = 2
 """More: a larger average error over the cuboids of Adult; fewer: a larger maximum. `python benchmarks/adult.py --data
 DIR`"""
@@ -219,7 +218,7 @@ def _is_small(setting: Setting) -> bool:
 
 def default_rounds(queries: int, attributes: int) -> int:
     """`rounds := NULL`: how many rounds there are; public numbers only. At most one per distinct query."""
-    return max(1, min(queries, max(FEWEST_ROUNDS, ROUNDS_PER_ATTRIBUTE * attributes)))
+    return max(1, min(queries, ROUNDS_PER_ATTRIBUTE * attributes))
 
 
 def are_parities(queries: Sequence[LinearQuery]) -> bool:
@@ -255,17 +254,23 @@ def together(
     """The joint distributions of all sets of attributes in a workload, if they are few and the model has room.
 
     A query that is measured `always` has a line beside the sets; a set whose cells it measures is not refined as well.
+    So has one that compares columns of many classes: a joint distribution would be for single questions only.
     """
+    compared = [number for number, query in enumerate(queries) if number not in always and compares(query)]
     by_set: dict[frozenset[str], list[int]] = {}
-    for number, query in enumerate(queries):
-        by_set.setdefault(frozenset(name for name in query.attributes if sizes[name] > 1), []).append(number)
+    for number in np.setdiff1d(np.arange(len(queries)), compared).tolist():
+        names = frozenset(name for name in queries[number].attributes if sizes[name] > 1)
+        by_set.setdefault(names, []).append(number)
         if len(by_set) > MOST_COMPARED:
             return None
     sets = [names for names in by_set if names and not any(names < other for other in by_set)]
+    if not 0 < len(sets) <= most or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets):
+        return None
+    groups = {name: min(size, JOINT_GROUPS + 2) for name, size in sizes.items()}
+    groups |= {name: sizes[name] for names in sets for name in names}
     if (
-        not 0 < len(sets) <= most
-        or any(prod(sizes[name] for name in names) > MOST_HELD for names in sets)
-        or model_cells(sets, sizes, max_cells) > max_cells
+        model_cells([*sets, *(frozenset(queries[number].attributes) for number in compared)], groups, max_cells)
+        > max_cells
     ):
         return None
     cell_by_cell = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
@@ -286,20 +291,27 @@ def together(
             )
         )
         histograms.append(histogram)
-    partitions = dict(Counts([queries[number] for number in always], weights[list(always)]).partitions())
+    alone = [*always, *compared]
+    partitions = dict(Counts([queries[number] for number in alone], weights[alone]).partitions())
     measured = [
         Planned(
-            purpose="always",
+            purpose="always" if number in always else "round",
             number=len(histograms) + place,
             workload=number,
             importance=float(weights[number]),
             cells=queries[number].cells,
         )
-        for place, number in enumerate(always)
+        for place, number in enumerate(alone)
     ]
-    planned = [*histograms, *(partitions.get(place, queries[number]) for place, number in enumerate(always))]
-    # What is always measured comes first: it may tell n.
-    return Strategy(queries=Queries.of(planned), weights=np.ones(len(planned)), lines=(*measured, *lines))
+    planned = [*histograms, *(partitions.get(place, queries[number]) for place, number in enumerate(alone))]
+    # What is always measured comes first: it may tell n. What is compared comes last: the sets are then known.
+    lines = [*measured[: len(always)], *lines, *measured[len(always) :]]
+    return Strategy(queries=Queries.of(planned), weights=np.ones(len(planned)), lines=tuple(lines))
+
+
+def compares(query: LinearQuery) -> bool:
+    """Whether it is about columns at once of which it distinguishes more classes than the model has groups for."""
+    return any(block.is_joint and max(block.changes) >= JOINT_GROUPS for block in query.blocks)
 
 
 def _is_every_cell(query: LinearQuery) -> bool:
@@ -320,11 +332,10 @@ def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_ce
 
 def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
     """The same of a model that tells apart what these queries do."""
-    partitions = {name: Partition.single(np.ones(size)) for name, size in sizes.items()}
-    for query in queries:
-        for block in query.blocks:
-            for axis, name in enumerate(block.attributes):
-                partitions[name] = partitions[name].refine(block.slices(axis))
+    partitions = Partitions({name: Partition.single(np.ones(size)) for name, size in sizes.items()})
+    for block in dict.fromkeys(block for query in queries for block in query.blocks):
+        for axis, name in enumerate(block.attributes):
+            partitions[name] = partitions.refined(name, block, axis)
     groups = {name: partition.count for name, partition in partitions.items()}
     return model_cells(list(dict.fromkeys(frozenset(query.attributes) for query in queries)), groups, max_cells)
 

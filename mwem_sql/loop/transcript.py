@@ -65,7 +65,7 @@ class Transcript:
     # Of each measurement that counts every record, the count and its precision.
     counts: list[tuple[float, float]] = field(default_factory=list)
     # The same object as long as nothing new is known of a query: the fit can then tell.
-    targets: dict[int, Target] = field(default_factory=dict)
+    targets: dict[int, list[Target]] = field(default_factory=dict)
     refined: dict[int, Refinement] = field(default_factory=dict)
     # What public counts ask of a fit, at this n and with this variance.
     _counted: tuple[float, float, list[Target]] = (0.0, 0.0, [])
@@ -79,7 +79,7 @@ class Transcript:
             power=schedule.composition.power,
             public=problem.total,
             totals=problem.totals,
-            even=State.unsplit(problem.sizes, 1.0, problem.support) if problem.start is not None else None,
+            even=problem.even(1.0) if problem.start is not None else None,
         )
 
     def follow(self, schedule: Schedule) -> None:
@@ -98,7 +98,7 @@ class Transcript:
         is_new = q not in self.values
         measurement = self.measure(purpose, q, share)
         if self.shrinks and is_new and q in self.targets:
-            self.targets[q] = self.targets[q].shrunk(A.answer(self.targets[q].query))
+            self.targets[q] = [target.shrunk(A.answer(target.query)) for target in self.targets[q]]
         return measurement
 
     def measure(self, purpose: Purpose, q: int, share: Fraction) -> Measurement:
@@ -117,8 +117,16 @@ class Transcript:
             variance = old * variance / (old + variance)
         self.values[q], self.variances[q] = new, variance
         if self.queries[q].blocks:
-            self.targets[q] = Target(self.queries[q].shares, new, variance)
+            self._note(q, new, variance)
         return measurement
+
+    def _note(self, q: int, values: Floats, variance: float) -> None:
+        """What a state is fitted to: the query, or its cells one by one where groups are counted by shares."""
+        query = self.queries[q].shares
+        parts = [query] if query.cells == 1 or not query.is_joint else query.single_cells()
+        self.targets[q] = [
+            Target(part, some, variance) for part, some in zip(parts, np.split(values, len(parts)), strict=True)
+        ]
 
     def refine(self, purpose: Purpose, q: int, share: Fraction, A: State, how: How = "refined") -> None:
         """Measure a histogram by partitions that follow the data.
@@ -160,7 +168,7 @@ class Transcript:
             for state in filter(None, (A, self.even)):
                 state.take(partition, leaves.cells.reshape(query.shape))
             values = A.possible_values(A.partitions.exact(partition), leaves.values)
-            self.targets[q] = Target(partition, values, leaves.variances)
+            self.targets[q] = [Target(partition, values, leaves.variances)]
             self.variances[q] = float(leaves.variances.max())
         return n
 
@@ -170,15 +178,16 @@ class Transcript:
         Proportional fitting. Ends when all of it fits far closer than noise allows to tell, or no longer fits better.
         """
         self._rescale(A.total)
-        cells, before = sum(self.targets[q].values.size for q in queries), math.inf
+        targets = [target for q in queries for target in self.targets[q]]
+        cells, before = sum(target.values.size for target in targets), math.inf
         for _ in range(SWEEPS if len(queries) > 1 else 0):
-            answers = A.answers([self.targets[q].query for q in queries])
-            misfit = sum(self.targets[q].misfit(answer) for q, answer in zip(queries, answers, strict=True))
+            answers = A.answers([target.query for target in targets])
+            misfit = sum(target.misfit(answer) for target, answer in zip(targets, answers, strict=True))
             if misfit <= CLOSE * cells or misfit > FALLS * before:
                 return
             before = misfit
-            for q in queries:
-                A.match(self.targets[q].query, self.targets[q].values)
+            for target in targets:
+                A.match(target.query, target.values)
 
     def settle(self, A: State) -> float:
         """The estimate of n by now, which A and what was refined then sum to."""
@@ -197,7 +206,7 @@ class Transcript:
 
         A fit comes near to these, so that measurements are fitted beside them; a projection does the rest.
         """
-        measured = list(self.targets.values())
+        measured = [target for targets in self.targets.values() for target in targets]
         if not measured or not self.totals.partitions:
             return measured
         n, variance = self.total(), min(target.sharpest for target in measured)
@@ -209,9 +218,9 @@ class Transcript:
     def _rescale(self, n: float) -> None:
         """Let what was refined sum to another n."""
         for q in self.refined:
-            target = self.targets[q]
+            (target,) = self.targets[q]
             if abs(target.values.sum() - n) > SAME * n:
-                self.targets[q] = Target(target.query, target.values * (n / target.values.sum()), target.variance)
+                self.targets[q] = [Target(target.query, target.values * (n / target.values.sum()), target.variance)]
 
     @property
     def _knows_total(self) -> bool:

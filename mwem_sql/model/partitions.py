@@ -3,6 +3,9 @@
 A group is split only when a measured query needs it. Inside a group weight follows the base measure: no step of the
 loop moves weight within a group. A state over groups therefore answers every question about classes as one over classes
 would. Here is all that translates between the two; trees and fits see groups only.
+
+A comparison of two attributes distinguishes nearly all classes of both. It splits each into `most` groups, and
+counts a pair of groups by the share of it for which it is true.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.table import Names
 from mwem_sql.model.tree import WEIGHT_FLOOR
+
+JOINT_GROUPS = 64
+"""Groups into which a joint count or sum splits an attribute at most. More: nearer to what it counts, in a model of
+more cells. `python benchmarks/floors.py --works predicates`"""
 
 
 def base_shares(sizes: Floats) -> Floats:
@@ -33,6 +40,8 @@ class Partitions(dict[str, Partition]):
 
     def __init__(self, partitions: Mapping[str, Partition]) -> None:
         super().__init__(partitions)
+        # Groups of an attribute, about, for joint counts and sums; None for as many as these distinguish.
+        self.most: int | None = partitions.most if isinstance(partitions, Partitions) else JOINT_GROUPS
         # Attributes with more classes than groups; of these, those of several groups; all, in the order of splits.
         self.coarse = {name for name, partition in partitions.items() if not partition.is_whole}
         self.partial = {name for name in self.coarse if partitions[name].count > 1}
@@ -50,8 +59,22 @@ class Partitions(dict[str, Partition]):
             self.partial.discard(name)
             self.coarse.discard(name)
 
+    def refined(self, name: str, block: Block, axis: int) -> Partition:
+        """The groups of an attribute, the axis of a block, once that is measured."""
+        return self[name].refine(block.slices(axis) if self.most is None else block.parts(axis, self.most))
+
+    def distinguishes(self, block: Block) -> bool:
+        """Whether each combination of groups is counted as a whole."""
+        if self.most is None or not block.is_joint or self.coarse.isdisjoint(block.attributes):
+            return True
+        axes = enumerate(block.attributes)
+        return all(self[name].refine(block.slices(axis)).count == self[name].count for axis, name in axes)
+
     def exact(self, query: LinearQuery) -> LinearQuery:
-        """A query that distinguishes no classes of a group, on groups and on the attributes that it depends on."""
+        """A query that distinguishes no classes of a group, on groups and on the attributes that it depends on.
+
+        A joint block of one cell may: it counts by shares of groups.
+        """
         blocks = tuple(map(self._exact_block, query.blocks))
         return query if blocks == query.blocks else LinearQuery(blocks)
 
@@ -93,6 +116,8 @@ class Partitions(dict[str, Partition]):
     def _exact_block(self, block: Block) -> Block:
         if self.coarse.isdisjoint(block.attributes) and 0 not in block.changes:
             return block
+        if block.size == 1 and not self.distinguishes(block):
+            return self._coarser_block(block)
         axes = list(zip(block.attributes, block.changes, strict=True))
         firsts = np.ix_(*(self[name].representatives if changes else [0] for name, changes in axes))
         same = tuple(axis for axis, (_, changes) in enumerate(axes) if not changes)

@@ -36,8 +36,10 @@ def project(state: State, partitions: Sequence[CountedPartition], sweeps: int = 
     The largest difference that is left, in rows.
     """
     wanted = [(partition.query, partition.values(state.total)) for partition in partitions]
+    most, state.partitions.most = state.partitions.most, None  # what is public is no share of a group
     for query, _ in wanted:
         state.refine(query)
+    state.partitions.most = most
     before = np.inf
     for sweep in range(sweeps + 1):
         answers = state.group_answers([state.partitions.exact(query) for query, _ in wanted])

@@ -22,7 +22,7 @@ from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table, independent, tables_from_arrow, tables_to_arrow
 from mwem_sql.model.cliques import Clique, Room, added_cells, make_room, maximal, rearrange, total_cells
 from mwem_sql.model.marginals import marginals
-from mwem_sql.model.partitions import Partitions, base_shares
+from mwem_sql.model.partitions import JOINT_GROUPS, Partitions, base_shares
 from mwem_sql.model.support import Support
 from mwem_sql.model.tree import LOWEST_LOG, SMALLEST_FLOAT, WEIGHT_FLOOR, Potential, Tree
 
@@ -84,6 +84,7 @@ class State:
         """The same distribution, with all classes of an attribute in one group; or that of a support."""
         if support is not None:
             state = support.state.copy()
+            state.partitions.most = JOINT_GROUPS
             state.rescale(total)
             state.keep_within(support)
             return state
@@ -227,9 +228,7 @@ class State:
         split = set()
         for block in query.blocks:
             for axis, name in enumerate(block.attributes):
-                if name in self.partitions.coarse and self._refine(
-                    name, self.partitions[name].refine(block.slices(axis))
-                ):
+                if name in self.partitions.coarse and self._refine(name, self.partitions.refined(name, block, axis)):
                     split.add(name)
         return split
 

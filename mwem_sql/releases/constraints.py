@@ -82,9 +82,10 @@ def _support(
     counts = {each: count for each in rules if (count := each.on(compiled.classes)) is not None}
     if not counts:
         return None, ()
-    most = int(max_cells * RULES_SHARE)
+    most, everywhere = int(max_cells * RULES_SHARE), State.unsplit(compiled.sizes, 1.0)
+    everywhere.partitions.most = None  # what is impossible is no share of a group
     try:
-        support, kept = Support.of(State.unsplit(compiled.sizes, 1.0), list(counts.values()), most)
+        support, kept = Support.of(everywhere, list(counts.values()), most)
     except ValueError:
         what = f"rules leave no row possible: {'; '.join(repr(each.rule.text) for each in counts)}"
         raise refuse(DomainError, "rules", what, "correct one of them, or the domain of its columns") from None

@@ -82,11 +82,11 @@ class Plan:
     def workload_query(self, number: int) -> CompiledQuery | None:
         """The workload's query that one of the problem's is, if it is one.
 
-        Without a loop, those that are always measured are.
+        Without a loop, those that are measured as they are.
         """
         if self.schedule.selects:
             return self.compiled.first_row(number) if number < len(self.compiled.distinct.queries) else None
-        lines = [line for line in self.schedule.of("always") if line.number == number]
+        lines = [line for line in self.schedule.of("always", "round") if line.number == number]
         return next((self.compiled.first_row(line.workload) for line in lines if line.workload is not None), None)
 
     def label(self, number: int) -> str:

@@ -201,7 +201,8 @@ def _run_and_store(
     # Merge classes that no measurement distinguishes.
     classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
     for name, inside in outcome.details.items():
-        classes[name] = plan.problem.details[name].weigh(outcome.state.partitions[name], inside.labels, inside.rows)
+        detail, groups = plan.problem.details[name], outcome.state.partitions[name]
+        classes[name] = detail.weigh(groups, inside.labels, inside.rows, outcome.kinds.get(name))
     rows = request.rows or max(1, round(outcome.total))
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
@@ -307,6 +308,8 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
     problem = plan.problem
     # A class of each group stands for all of them.
     firsts = {name: partition.representatives for name, partition in outcome.state.partitions.items()}
+    # What groups do not distinguish is on pieces: the class of each.
+    pieces = {name: plan.compiled.classes[name].holding(stored.pieces) for name, stored in classes.items()}
     details = {detail.name: name for name, detail in problem.details.items()}
     rows = []
     for step, measurement in enumerate([*outcome.measurements, *plan.public], start=1):
@@ -320,7 +323,8 @@ def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) 
             labels = block.labels[problem.details[name].cells_of(classes[name])]
             stored = replace(measurement, query=LinearQuery((Block((name,), labels, block.size),)))
         else:
-            name, stored = measurement.purpose, measurement.on(firsts)
+            name, distinguishes = measurement.purpose, outcome.state.partitions.distinguishes
+            stored = measurement.on(firsts if all(map(distinguishes, measurement.query.blocks)) else pieces)
             if measurement.number is not None and name not in {"total", "histogram"}:
                 name, query = plan.label(measurement.number), plan.workload_query(measurement.number)
         number = query.row_number if query else None

@@ -6,8 +6,8 @@ questions. Must not be given anything private.
 
 A row of mwem.measurements describes itself by blocks, as a `LinearQuery` has them: the cells of a block are stretches
 of its attributes' class combinations, in row-major order, and a value belongs to one cell of every block. Classes are
-the stored ones; those that no measurement distinguishes are one. A detail is about one attribute's pieces instead,
-which are finer.
+the stored ones: groups of the state. A detail is about one attribute's pieces instead, which are finer, and so is a
+measurement that distinguishes classes of a group.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.measurement import Measurement
+from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
+from mwem_sql.judge.evidence import is_inside
 from mwem_sql.judge.intervals import RANK
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
@@ -86,7 +88,7 @@ def make(
         if "measured" in row:
             row["quote"] = use(row)
     several = questions(rows)
-    labels, misfits = fits(stored.state(), measurements)
+    labels, misfits = fits(stored.state(), stored.classes, measurements)
     pairs = charts.two_way(stored, pairs_by_count(measurements)[:6])
     return fill(
         "page.html",
@@ -240,15 +242,20 @@ def pairs_by_count(measurements: Sequence[Measurement]) -> list[tuple[str, str]]
     return sorted(counts, key=lambda pair: -counts[pair])
 
 
-def fits(state: State | Mixture, measurements: Sequence[Measurement]) -> tuple[list[str], Floats]:
+def fits(
+    state: State | Mixture, classes: Mapping[str, Classes], measurements: Sequence[Measurement]
+) -> tuple[list[str], Floats]:
     """The names of what was measured, and how far the state is from each, over what noise explains.
 
     About 1 or less is a fit.
     """
-    misfits = []
+    misfits, counts = [], {name: each.count for name, each in classes.items()}
     for measurement in _of_classes(measurements):
         query = measurement.query
-        off = measurement.values - query.answer(state.marginal(query.attributes).astype(np.float64)).ravel()
+        weights = state.marginal(query.attributes).astype(np.float64)
+        for axis, name in enumerate(query.attributes if is_inside(measurement, counts) else ()):
+            weights = classes[name].spread(weights, axis)
+        off = measurement.values - query.answer(weights).ravel()
         misfits.append(float(np.sqrt(np.mean(off**2) / measurement.variance)))
     return [each.name for each in _of_classes(measurements)], np.array(misfits)
 

@@ -112,3 +112,32 @@ def test_refusals() -> None:
         Block(("a", "b"), labels(0, 1), 2)
     with pytest.raises(ValueError, match="shape of its labels"):
         Block(("a",), labels(0, 1), 2, values=signs(1, 1, 1))
+
+
+def test_a_comparison_of_many_classes_falls_into_even_parts() -> None:
+    """Classes of which it says the same whatever the other attribute is stay by themselves."""
+    one, other = np.indices((100, 40))
+    block = Block(("a", "b"), np.where(one > other, 0, -1).astype(np.int32), 1)
+    rows = block.parts(0, 8)
+    assert len(np.unique(block.kinds(0))) == 41
+    assert len(np.unique(rows)) <= 8
+    # a = 0 is above no b, and a from 40 on is above all.
+    assert np.unique(rows[40:]).size == 1
+    assert (rows == rows[0]).sum() == 1
+    assert (rows == rows[40]).sum() == 60
+    assert (np.diff(rows[1:40]) >= 0).all()
+    # Few are as they are, and so is what groups by two attributes.
+    np.testing.assert_array_equal(block.parts(1, 40), block.slices(1))
+    cuboid = Block(("a", "b"), np.arange(4000, dtype=np.int32).reshape(100, 40), 4000)
+    assert not cuboid.is_joint
+    np.testing.assert_array_equal(cuboid.parts(0, 8), cuboid.slices(0))
+
+
+def test_single_cells_are_the_cells_in_order() -> None:
+    query = LinearQuery(
+        (Block(("a",), labels(0, 1, -1, 0), 2), Block(("b",), labels(0, 0, 0), 1, values=labels(3, 0, 5)))
+    )
+    marginal = np.random.default_rng(0).random((4, 3))
+    parts = query.single_cells()
+    assert [part.cells for part in parts] == [1, 1]
+    np.testing.assert_allclose([part.answer(marginal)[0] for part in parts], query.answer(marginal))

@@ -68,3 +68,14 @@ def test_classes_are_weighed_by_what_was_measured() -> None:
     assert weights[-1] == 50.0
     assert weights[:-1][asked.highs <= 1000 / 512].sum() == pytest.approx(12.5)
     assert weights.sum() == pytest.approx(150)
+
+
+def test_classes_of_other_kinds_stay_pieces() -> None:
+    """Two classes in one group of the state, which something measured distinguishes."""
+    detail = details.details_of({"pay": halves(PAY, 250.0)})["pay"]
+    rows, labels = np.ones(detail.count), np.zeros(detail.count, dtype=np.int32)
+    group = Partition(np.zeros(2, dtype=np.int32), np.ones(2))
+    assert detail.weigh(group, labels, rows).pieces.lows.tolist() == [0]
+    stored = detail.weigh(group, labels, rows, np.array([0, 1], dtype=np.int32))
+    assert stored.codes.tolist() == [0, 0, 0]
+    assert stored.pieces.lows.tolist() == [0, pytest.approx(250)]

@@ -72,8 +72,8 @@ def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
 
 def test_distributions_that_come_first_take_their_share_and_tell_the_total() -> None:
     plan = schedule(Budget.parse(1), 17, total=True, first=[4, 9], selecting=SHARES["select"])
-    assert (plan.share("total"), plan.share("first")) == (SHARES["glance"], SHARES["first"])
-    assert plan.step == (1 - SHARES["glance"] - SHARES["first"]) / 17
+    assert (plan.share("total"), plan.share("first")) == (SHARES["glance"], (1 - SHARES["glance"]) / 2)
+    assert plan.step == (1 - SHARES["glance"]) / 2 / 17
     assert plan.select == SHARES["select"] * plan.step
     one, other = plan.of("first")
     assert float(other.share / one.share) == pytest.approx((9 / 4) ** (1 / 3))

@@ -136,7 +136,8 @@ def test_a_marginal_that_came_first_can_be_selected_to_be_known_better() -> None
     """It was measured with a small share: a round would know it better, once, and then no more."""
     shape = {"a": 3, "b": 3}
     problem = first_of(shape, [])
-    outcome, _, how = planned(problem, np.full(9, 100), 4, Scripted([0, 0], lambda size: np.full(size, 400)))
+    script = Scripted([0, 0], lambda size: np.full(size, 400))
+    outcome, _, how = planned(problem, np.full(9, 100), 4, script, first=Fraction(3, 20))
     assert how.share("first") / 2 < how.measure
     assert numbers(outcome, "first") == [0, 1]
     assert numbers(outcome, "round") == [0, 1]

@@ -224,7 +224,7 @@ def test_first_distributions_give_way_to_what_is_always_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 4), (100, 3, 6), (100, 25, 50), (20, 25, 20)]
+    ("queries", "attributes", "rounds"), [(1, 1, 1), (3, 3, 3), (100, 1, 2), (100, 3, 6), (100, 25, 50), (20, 25, 20)]
 )
 def test_default_rounds(queries: int, attributes: int, rounds: int) -> None:
     assert default_rounds(queries, attributes) == rounds
@@ -296,3 +296,29 @@ def test_counts_of_three_conditions_are_no_cuboids() -> None:
     found = choose(setting([*map(LinearQuery, conditions)], shape=SHAPE, most_sets=0)).alternatives
     assert found is not None
     assert (found.width, found.marginals) == (3.0, 1.0)
+
+
+def comparison(*shape: int) -> LinearQuery:
+    one, other = np.indices(shape)
+    return LinearQuery((Block(("a", "b"), np.where(one > other, 0, -1).astype(np.int32), 1),))
+
+
+def test_columns_that_are_compared_have_no_joint_distribution() -> None:
+    """Beside one set, a comparison is measured as it is, last; of columns of few values, a set is refined."""
+    one = LinearQuery((Block(("c",), np.array([0, -1, -1, -1], dtype=np.int32), 1),))
+    for sizes, wanted in (((2, 3, 4), ["refined", "refined"]), ((200, 300, 4), ["refined", "as it is"])):
+        shape = dict(zip("abc", sizes, strict=True))
+        setting = Setting(queries=[comparison(*sizes[:2]), one], weights=np.ones(2), shape=shape, max_cells=10**7)
+        found = choose(setting)
+        assert [line.how for line in found.lines] == wanted
+        assert found.rounds is None
+    last = found.lines[-1]
+    assert (last.workload, last.purpose) == (0, "round")
+    # Both sides of it are counted: a partition costs as much as a count.
+    assert found.queries[last.number].cells == 2
+    # Where the model has no room for it beside the set, and without a set, n decides.
+    for other in (
+        replace(setting, max_cells=100),
+        replace(setting, queries=[comparison(200, 300)], weights=np.ones(1)),
+    ):
+        assert choose(other).rounds is not None

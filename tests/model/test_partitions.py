@@ -22,6 +22,7 @@ import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.partition import Partition, Runs
 from mwem_sql.algebra.queries import MANY_BOXES
+from mwem_sql.judge.evidence import is_inside
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.fit import TOLERANCE, Fit, Target
 from mwem_sql.model.state import State
@@ -30,6 +31,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.plan import Plan
 from mwem_sql.releases.request import Request
+from mwem_sql.reporting import page
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
@@ -461,3 +463,73 @@ def test_many_conditions_on_many_classes_are_no_walk_over_both(
     found = np.concatenate(state.answers(asked, many_boxes=MANY_BOXES if together else size))
     np.testing.assert_allclose(found, 100 * np.arange(1, size) / size / 2, rtol=1e-9)
     assert sum(laid_out) <= 10 * size
+
+
+def above(sizes: tuple[int, int], cells: int = 1) -> LinearQuery:
+    """Whether a is above b; of two cells, the second counts the others."""
+    one, other = np.indices(sizes)
+    return LinearQuery((Block(("a", "b"), np.where(one > other, 0, 2 * cells - 3).astype(np.int32), cells),))
+
+
+def test_a_comparison_splits_attributes_into_parts_and_counts_by_shares() -> None:
+    sizes = {"a": np.ones(300), "b": np.ones(200)}
+    query = above((300, 200))
+    state, exact = State.unsplit(sizes, 1000.0), State.unsplit(sizes, 1000.0)
+    state.partitions.most, exact.partitions.most = 16, None
+    even = exact.answer(query)
+    for each, most in ((state, 18 * 18), (exact, 201 * 200)):
+        Fit(each).fit([Target(query, np.array([100.0]), 1.0)])
+        assert each.cells <= most
+        assert each.answer(query)[0] == pytest.approx(100, abs=1)
+        assert each.answer(above((300, 200), 2)) == pytest.approx([100, 900], abs=2)
+    assert not state.partitions.distinguishes(query.blocks[0])
+    assert exact.partitions.distinguishes(query.blocks[0])
+    assert even[0] > 500
+    # What other queries distinguish is exact beside it, and both are fitted.
+    fit = Fit(state)
+    targets = [Target(query, np.array([100.0]), 1.0), Target(count("a", 300, 0, 7), np.array([50.0]), 1.0)]
+    fit.fit(targets)
+    fit.finish()
+    assert [state.answer(target.query)[0] for target in targets] == pytest.approx([100, 50], abs=1)
+
+
+def test_a_copy_has_the_same_parts() -> None:
+    state = State.unsplit({"a": np.ones(300), "b": np.ones(200)}, 10.0)
+    state.partitions.most = 16
+    state = state.copy()
+    assert state.refine(above((300, 200))) == {"a", "b"}
+    assert max(partition.count for partition in state.partitions.values()) <= 18
+
+
+def test_columns_that_are_compared_are_released_on_parts(connect: Open) -> None:
+    """Three columns compared with each other take a model of few cells; answers and intervals are as measured."""
+    con = connect()
+    con.execute(
+        """CREATE TABLE loans (a INTEGER NOT NULL CHECK (a BETWEEN 0 AND 399), b INTEGER CHECK (b BETWEEN 0 AND 299),
+           c INTEGER CHECK (c BETWEEN 0 AND 199), d BOOLEAN NOT NULL)"""
+    )
+    con.execute(
+        """INSERT INTO loans SELECT (i * 7919) % 400, CASE WHEN i % 5 > 0 THEN (i * i) % 300 END,
+           (i * 31) % 200, i % 3 = 0 FROM range(4000) t(i)"""
+    )
+    asked = Workload([Query("a > b"), Query("b > c"), Query("a > 2 * c AND d"), Query("c IS NULL OR a < 20")])
+    released = mwem_sql.release(con, "loans", asked, 1000, rows=10, seed=1)
+    (cells,) = con.execute("SELECT cells FROM mwem.releases").fetchone() or (0,)
+    assert cells < 400_000
+    rows = released.answer(asked).to_pylist()
+    for row, query in zip(rows, asked, strict=True):
+        (truth,) = con.execute(f"SELECT count(*) FROM loans WHERE {query.predicate}").fetchone() or (0,)
+        assert row["answer"] == pytest.approx(truth, abs=15)
+        assert row["low"] <= truth <= row["high"]
+        assert row["high"] - row["low"] < 10
+    # Another comparison of the same columns is near, and a page of the release says that all of it fits.
+    (other,) = released.answer(Workload([Query("a > b + 3")])).to_pylist()
+    (truth,) = con.execute("SELECT count(*) FROM loans WHERE a > b + 3").fetchone() or (0,)
+    assert other["answer"] == pytest.approx(truth, abs=200)
+    assert other["low"] <= truth <= other["high"]
+    stored = store.load(con.cursor(), "loans_synthetic", Session.of(con).place, "test")
+    measurements = store.read_measurements(con.cursor(), stored)
+    counts = {name: classes.count for name, classes in stored.classes.items()}
+    assert any(is_inside(each, counts) and each.purpose != "detail" for each in measurements)
+    names, misfits = page.fits(stored.state(), stored.classes, measurements)
+    assert len(names) == len(misfits) == sum(each.purpose != "detail" for each in measurements)

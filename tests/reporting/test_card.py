@@ -77,9 +77,9 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
         con.execute("CALL mwem_release('t', w, 1.0, rounds := 3, seed := 1)")
         stored = store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
         steps = store.read_measurements(con.cursor(), stored)
-    names, fits = page.fits(stored.state(), steps)
+    names, fits = page.fits(stored.state(), stored.classes, steps)
     assert len(names) == len(steps)
     assert fits.max() < 5
     wrong = [replace(step, values=step.values + 10_000) for step in steps]
-    assert page.fits(stored.state(), wrong)[1].min() > 100
+    assert page.fits(stored.state(), stored.classes, wrong)[1].min() > 100
     assert set(page.pairs_by_count(steps)) == {("a", "b"), ("a", "c"), ("b", "c")}
