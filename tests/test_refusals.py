@@ -441,8 +441,11 @@ UNCALLED = "no test"
 # to. By function, module or folder, the test that calls them.
 ELSEWHERE = {
     "mwem_sql.workload.ranges": "test_workload.py",
+    "mwem_sql.compile.totals": "compile/test_totals.py", "mwem_sql.domains.totals": "domains/test_totals.py",
     "mwem_sql.compile.rules.breaches": "compile/test_rules.py", "mwem_sql.domains.rules": "domains/test_rules.py",
-    "mwem_sql.releases.plan._support": "sql/rules.test", "mwem_sql.releases.start": "releases/test_start.py",
+    "mwem_sql.releases.constraints._support": "sql/rules.test",
+    "mwem_sql.releases.constraints._totals": "releases/test_constraints.py",
+    "mwem_sql.releases.start": "releases/test_start.py",
     "mwem_sql.scan.scores": "scan/test_scores.py", "mwem_sql.explain.compare._target": "scan/test_scores.py",
     "mwem_sql.explain.compare._compare_scores": "scan/test_scores.py",
     "mwem_sql.explain.compare.quality": "scan/test_scores.py",

@@ -136,6 +136,7 @@ CALLS = (
     "mwem_plan('people', workload, 1, seed := {})",
     "mwem_domain({})", "mwem_domain('people', domain := {})", "mwem_marginals('people', {})",
     "mwem_plan('people', workload, 1, rules := {})", "mwem_rules({})", "mwem_rules('people', rules := {})",
+    "mwem_plan('people', workload, 1, known := {})", "mwem_known({})", "mwem_known('people', known := {})",
     "mwem_ranges('people', {}, 2)", "mwem_ranges('people', 'age', {})",
     "mwem_ranges('people', 'age', 2, seed := {})", "mwem_parities('people', {})",
     "mwem_parities('people', 1, columns := {})", "mwem_suggest_domain({})",
