@@ -164,7 +164,9 @@ class Relation:
             covering = [name for name in each.units if all(name in other.units for other in private)]
             whose = "one row" if unit is None else f"one {unit}"
             what = f"view ({self.name.table!r}) joins the private table {each.name.table}, whose rows would not be"
-            cure = f"give unit := {literal(covering[0].table)}, rows_per_unit := 1 or as many as most of them have"
+            hidden = any(fold(column.name) == fold(covering[0].table) for column in self.columns)
+            table = f"{covering[0].schema}.{covering[0].table}" if hidden else covering[0].table
+            cure = f"give unit := {literal(table)}, rows_per_unit := 1 or as many as most of them have"
             public = f"or have the curator say that all of {each.name.table} is public: CALL mwem_public"
             raise refuse(
                 OptionError,
@@ -235,7 +237,7 @@ def describe(
     if unit is not None and name is not None and all(fold(column.name) != fold(unit) for column in relation.columns):
         table = catalog.find(con, unit, place)
         if table is not None:
-            relation = _describe(con, *name, function, DEEPEST, table[0])
+            relation = _describe(con, *name, function, DEEPEST, unit=table[0])
     for column, reason in relation.odd.items():
         what = f"table ({relation.name.table!r}) has the generated column {column}, which {reason}"
         raise refuse(TableError, function, what, "release a view that leaves the column out, or make it a plain column")
@@ -243,12 +245,9 @@ def describe(
 
 
 def _describe(
-    con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int, unit: Name | None = None
+    con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int, *, unit: Name | None = None
 ) -> Relation:
-    kind = catalog.databases(con)[name.database].type
-    if kind != "duckdb":
-        what = f"table ({name}) is in a database of type {kind}, whose tables may be anything"
-        raise refuse(TableError, function, what, "copy it: CREATE TABLE ... AS FROM ...")
+    _check_database(con, name, function)
     if is_view:
         return _view(con, name, function, depth, unit)
     keys = Keys.of(con, name, function)
@@ -264,6 +263,13 @@ def _describe(
         public_marks=keys.public_near(connected),
     )
     return table if unit is None else _with_unit(con, table, unit, keys, function)
+
+
+def _check_database(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> None:
+    kind = catalog.databases(con)[name.database].type
+    if kind != "duckdb":
+        what = f"table ({name}) is in a database of type {kind}, whose tables may be anything"
+        raise refuse(TableError, function, what, "copy it: CREATE TABLE ... AS FROM ...")
 
 
 def _with_unit(con: duckdb.DuckDBPyConnection, table: Relation, unit: Name, keys: Keys, function: str) -> Relation:
@@ -385,12 +391,14 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int,
         raise no(f"is over more than {DEEPEST} other views")
     try:
         view = View.of(catalog.view_query(con, name))
-        source = _source(con, view, name, function, depth, unit)
+        source = _source(con, view, name, function, depth, unit=unit)
         right = [_joined_table(con, join, name, function) for join in view.joins]
         sources: list[Relation | Files] = [source, *right]
         expansion = view.expand(_side(con, source), *(_side(con, each) for each in right))
         _check_odd(expansion.read, sources)
-        joined = _joined(con, view, source, right, expansion, function)
+        places = dict.fromkeys((each.name.database, each.name.schema) for each in right)
+        keys = {place: Keys.of(con, Name(*place, ""), function) for place in places}
+        joined = _joined(view, source, right, expansion, keys)
         types = _typed(con, expansion)
     except NotRowWiseError as reason:
         if reason.cure:
@@ -450,29 +458,29 @@ def _joined_table(con: duckdb.DuckDBPyConnection, join: Join, name: Name, functi
     if found[1]:
         cure = f"join the table under {join.table.name}, or make its rows a table with a PRIMARY KEY"
         raise NotRowWiseError(f"joins {join.table.name}, which is a view and has no key", cure)
-    return _describe(con, *found, function, DEEPEST)
+    _check_database(con, found[0], function)
+    return _table(con, found[0])
 
 
 def _joined(
-    con: duckdb.DuckDBPyConnection,
     view: View,
     source: Relation | Files,
     right: Sequence[Relation],
     expansion: Expansion,
-    function: str,
+    keys_of: Mapping[tuple[str, str], Keys],
 ) -> tuple[Joined, ...]:
     """The tables that are joined in a view and below it. Each that it joins itself is checked.
 
-    On all columns of a key, so that there is one row at most; public, or with a row of the same unit as the rest.
+    `keys_of` are the keys of their schemas. It is joined on all columns of a key, so that there is one row at most; public, or with a row of the same unit as the rest.
     """
     if isinstance(source, Files):
         if view.joins:
             raise NotRowWiseError("joins a table to a file", "make the rows of the file a table, with its keys")
         return ()
     out = list(source.joined)
-    keys = Keys.of(con, source.charged, function)
     for number, (join, table, pairs) in enumerate(zip(view.joins, right, expansion.pairs, strict=True), start=1):
-        _check_key(con, source, right, pairs, table, keys)
+        keys = keys_of[table.name.database, table.name.schema]
+        _check_key(source, right, pairs, table, keys)
         mark, units = keys.marks.get(table.name), tuple[Name, ...]()
         if mark is None:
             if table.name in [source.charged, *(each.name for each in out if each.mark is None)]:
@@ -494,7 +502,6 @@ def _joined(
 
 
 def _check_key(
-    con: duckdb.DuckDBPyConnection,
     source: Relation,
     right: Sequence[Relation],
     pairs: Pairs,
@@ -567,6 +574,7 @@ def _relation(
     columns: Sequence[str],
     types: Sequence[str],
     select: exp.Select,
+    *,
     files: Files | None = None,
     hidden: Sequence[str] = (),
 ) -> Relation:
@@ -592,14 +600,14 @@ def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
 
 
 def _source(
-    con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int, unit: Name | None
+    con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int, *, unit: Name | None
 ) -> Relation | Files:
     """What a view selects from: a relation, or files."""
     dotted = ".".join(quoted(part.name) for part in view.source.parts)
     is_call = isinstance(view.source.this, exp.Func)
     relation = None if is_call else catalog.find(con, dotted, Place(name.database, name.schema))
     if relation is not None:
-        return _describe(con, *relation, function, depth - 1, unit)
+        return _describe(con, *relation, function, depth - 1, unit=unit)
     read = files.read(con, view.source)
     if read is None and is_call:
         raise NotRowWiseError(f"reads the table function {function_name(view.source.this)}")

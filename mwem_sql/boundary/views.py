@@ -1,5 +1,4 @@
-"""The grammar of a private view, under which each of its rows is made of one row of its source and nothing else but
-at most one row of each table that it joins.
+"""The grammar of a private view: each row is made of one row of its source, and of one at most of what it joins.
 
     view    SELECT item, ... FROM source [join ...] [WHERE expression] [ORDER BY ...]
     source  a table, a view or a file, with or without an alias
@@ -59,7 +58,7 @@ class Join:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a view reads rows of: its source, or a table that it joins. `full` is the name of one that has one, in parts.
+    """What a view reads rows of: its source, or a table that it joins. `full` is its name, if it has one, in parts.
 
     `hidden` are columns that no expression may name, and that the view hands on (`relations.KeyUnit`). `texts` are
     columns that a collation may reach.
@@ -94,7 +93,7 @@ class Expansion:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A definition whose clauses are in the grammar; `expand` checks its expressions, given the columns of its sides."""
+    """A definition whose clauses are in the grammar; `expand` checks its expressions, given its sides' columns."""
 
     select: exp.Select
     source: exp.Table
@@ -219,7 +218,7 @@ class _Names:
     def rename(self, taken: set[str]) -> None:
         """Give names of their own to columns that another side has, too."""
         self.unique = list(self.columns)
-        for place, name in enumerate(self.columns):
+        for place in range(len(self.columns)):
             while fold(self.unique[place]) in taken:
                 self.unique[place] += ":"
             taken.add(fold(self.unique[place]))

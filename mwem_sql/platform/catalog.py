@@ -187,7 +187,9 @@ def constraints(
            AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY') ORDER BY table_name, constraint_index""",
         [name.database, name.schema],
     ).fetchall()
-    tables, columns = table_names(con, name), _column_names(con, name) if rows else {}
+    by_table = schema_columns(con, name) if rows else {}
+    tables = {fold(table): name.beside(table) for table in by_table}
+    columns = {(table, fold(each.name)): each.name for table, listed in by_table.items() for each in listed}
     out = []
     for table, kind, listed, refers_to, others in rows:
         # DuckDB has names here as the constraint spelled them.
@@ -201,22 +203,17 @@ def constraints(
     return out
 
 
-def table_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, Name]:
-    """All tables of a relation's schema, by their folded names."""
+def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list[Column]]:
+    """The columns of all tables and views of a relation's schema."""
     rows = con.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
+        """SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns()
+           WHERE database_name = ? AND schema_name = ? ORDER BY table_name, column_index""",
         [name.database, name.schema],
     ).fetchall()
-    return {fold(table): name.beside(table) for (table,) in rows}
-
-
-def _column_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[tuple[str, str], str]:
-    """All columns of a relation's schema, by table and folded name."""
-    rows = con.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?",
-        [name.database, name.schema],
-    ).fetchall()
-    return {(table, fold(column)): column for table, column in rows}
+    out: dict[str, list[Column]] = {}
+    for table, column, kind, nullable in rows:
+        out.setdefault(table, []).append(Column(column, kind, nullable))
+    return out
 
 
 def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
