@@ -70,7 +70,7 @@ class KeyWorld:
             "person": f"pid {kind}{other}, hid {kind}, a INTEGER, b VARCHAR, boss {kind}, PRIMARY KEY ({person})",
             "doctor": f"did INTEGER PRIMARY KEY, pid {kind}{other}",
             "visit": f"vid INTEGER PRIMARY KEY, pid {kind}{other}, code INTEGER, did INTEGER, a INTEGER, b VARCHAR",
-            "rx": f"rid INTEGER PRIMARY KEY, vid INTEGER, a INTEGER, b VARCHAR",
+            "rx": "rid INTEGER PRIMARY KEY, vid INTEGER, a INTEGER, b VARCHAR",
         }
         keys = [
             ("person", ["hid"], "household", ["hid"]),

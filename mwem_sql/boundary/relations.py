@@ -393,32 +393,84 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int,
         view = View.of(catalog.view_query(con, name))
         source = _source(con, view, name, function, depth, unit=unit)
         right = [_joined_table(con, join, name, function) for join in view.joins]
-        sources: list[Relation | Files] = [source, *right]
-        expansion = view.expand(_side(con, source), *(_side(con, each) for each in right))
-        _check_odd(expansion.read, sources)
-        places = dict.fromkeys((each.name.database, each.name.schema) for each in right)
-        keys = {place: Keys.of(con, Name(*place, ""), function) for place in places}
-        joined = _joined(view, source, right, expansion, keys)
-        types = _typed(con, expansion)
+        made = _over(con, view, name, source, right)
     except NotRowWiseError as reason:
         if reason.cure:
             raise no(reason, reason.cure) from None
         raise no(reason) from None
     except NotAllowedError as reason:
         raise no(reason, _with_ddl(reason, view, name.beside(f"{name.table}_rows")), _FILE_RULE) from None
-    shown = [column.name for column in catalog.columns(con, name)]
+    if made is None:
+        raise no("no longer has the columns that it had when it was made", "create the view again")
+    return made
+
+
+def above(con: duckdb.DuckDBPyConnection, table: Name, unit: Name, function: str) -> Relation:
+    """The rows of a table, each with those of all tables that it leads to up to the unit: `"person.sex"`.
+
+    What a view of it with LEFT JOINs along its keys would be.
+    """
+    source = _describe(con, table, False, function, DEEPEST, unit=unit)
+    path = Keys.of(con, table, function).path(table, unit, function)
+    select, items = (
+        exp.select().from_(table.tree()),
+        [exp.column(each.name, table=table.table, quoted=True) for each in source.columns],
+    )
+    names, right = [column.name for column in source.columns], []
+    for key in path:
+        parent = _table(con, key.refers_to)
+        equations = [
+            exp.EQ(
+                this=exp.column(one, table=key.table.table, quoted=True),
+                expression=exp.column(other, table=parent.name.table, quoted=True),
+            )
+            for one, other in zip(key.columns, key.refers_columns, strict=True)
+        ]
+        select = select.join(parent.name.tree(), on=exp.and_(*equations), join_type="left")
+        items += [exp.column(each.name, table=parent.name.table, quoted=True) for each in parent.columns]
+        names += [f"{parent.name.table}.{column.name}" for column in parent.columns]
+        right.append(parent)
+    try:
+        made = _over(con, View.of(select.select(*items)), table, source, right, shown=names)
+    except NotRowWiseError as reason:
+        what = f"table ({table.table!r}) with the tables that it leads to {reason}"
+        raise refuse(TableError, function, what, reason.cure or f"release {table.table} by itself") from None
+    assert made is not None
+    return replace(made, below=())
+
+
+def _over(
+    con: duckdb.DuckDBPyConnection,
+    view: View,
+    name: Name,
+    source: Relation | Files,
+    right: Sequence[Relation],
+    *,
+    shown: Sequence[str] = (),
+) -> Relation | None:
+    """A view, over its source and what it joins; None if its columns are no longer those that it was made with.
+
+    `shown` are their names; of a view that is in the catalog, those there.
+    """
+    expansion = view.expand(_side(con, source), *(_side(con, each) for each in right))
+    _check_odd(expansion.read, [source, *right])
+    places = dict.fromkeys((each.name.database, each.name.schema) for each in right)
+    keys = {place: Keys.of(con, Name(*place, ""), "keys") for place in places}
+    joined = _joined(view, source, right, expansion, keys)
+    types = _typed(con, expansion)
+    shown = shown or [column.name for column in catalog.columns(con, name)]
     hidden = source.hidden if isinstance(source, Relation) else ()
     if len(types) != len(shown) + len(hidden):
-        raise no("no longer has the columns that it had when it was made", "create the view again")
+        return None
     relation = _relation(name, shown, types, expansion.select, hidden=hidden)
     if isinstance(source, Files):
         return replace(relation, files=source, joined=joined)
-    places = list(zip(shown, expansion.origins, strict=True))
+    origins = list(zip(shown, expansion.origins, strict=True))
 
     def declared(side: int, columns: Mapping[str, Column]) -> dict[str, Column]:
         return {
             column: columns[origin[1]]
-            for column, origin in places
+            for column, origin in origins
             if origin and origin[0] == side and origin[1] in columns
         }
 
@@ -471,7 +523,8 @@ def _joined(
 ) -> tuple[Joined, ...]:
     """The tables that are joined in a view and below it. Each that it joins itself is checked.
 
-    `keys_of` are the keys of their schemas. It is joined on all columns of a key, so that there is one row at most; public, or with a row of the same unit as the rest.
+    `keys_of` are the keys of their schemas. Each is joined on all columns of a key, so that there is one row at most,
+    and is public, or its row is of the same unit as the rest.
     """
     if isinstance(source, Files):
         if view.joins:

@@ -217,13 +217,16 @@ def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list
 
 
 def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
-    """The marks of all tables of a relation's schema that are public by the curator's word."""
+    """The marks of all tables of a relation's schema that are public by the curator's word.
+
+    None that carries an account: it was charged since.
+    """
     rows = con.execute(
         "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
         [name.database, name.schema],
     ).fetchall()
     marks = ((table, _PUBLIC.search(text or "")) for table, text in rows)
-    return {name.beside(table): mark[1] for table, mark in marks if mark}
+    return {name.beside(table): mark[1] for table, mark in marks if mark and "[mwem account " not in mark.string}
 
 
 def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
