@@ -125,7 +125,13 @@ class View:
         for side, names in zip(sides, scope.sides, strict=True):
             lengths = list(_lengths(side.tree, [*side.columns, *side.hidden]).values())
             scope.lengths |= dict(zip(map(fold, names.unique), lengths, strict=False))
-        pairs = [scope.pairs(number, join) for number, join in enumerate(self.joins, start=1)]
+        places = {
+            unique: (number, column)
+            for number, (side, names) in enumerate(zip(sides, scope.sides, strict=True))
+            for unique, column in zip(names.unique, side.columns, strict=True)
+        }
+        joined = [scope.equated(number, join) for number, join in enumerate(self.joins, start=1)]
+        pairs = [[(places[one], places[other][1]) for one, other in equal] for equal in joined]
         items: list[exp.Expr] = []
         origins: list[str | None] = []
         for item in self.select.expressions:
@@ -136,11 +142,9 @@ class View:
         items += [exp.column(name, quoted=True) for name in hidden]
         where = self.select.args.get("where")
         rows = exp.select(*items).from_(_aliased(sides[0].tree, [*scope.sides[0].unique, *sides[0].hidden]))
-        for number, (join, equal) in enumerate(zip(self.joins, pairs, strict=True), start=1):
-            equations = [
-                equation(scope.unique(*one), scope.unique(number, other), is_text=other in sides[number].texts)
-                for one, other in equal
-            ]
+        for number, (join, equal) in enumerate(zip(self.joins, joined, strict=True), start=1):
+            texts = sides[number].texts
+            equations = [equation(one, other, is_text=places[other][1] in texts) for one, other in equal]
             rows = rows.join(
                 _aliased(sides[number].tree, scope.sides[number].unique, number),
                 on=exp.and_(*equations),
@@ -151,11 +155,6 @@ class View:
             # The cast is DuckDB's own, which it would put around the whole, where TRY does not reach.
             rows = rows.where(_total(cast(scope.checked(where.this), "BOOLEAN")))
         _check_order(self.select.args.get("order"))
-        places = {
-            unique: (number, column)
-            for number, (side, names) in enumerate(zip(sides, scope.sides, strict=True))
-            for unique, column in zip(names.unique, side.columns, strict=True)
-        }
         shown = [places.get(origin) if origin is not None else None for origin in origins]
         return Expansion(rows, shown, {places[name] for name in scope.read}, tuple(scope.calls), tuple(pairs))
 
@@ -212,9 +211,6 @@ class _Names:
         self.merged: set[str] = set()
         """Columns, folded, that USING has made one with those of a side before."""
 
-    def spelled(self, name: str) -> str:
-        return next(column for column in self.columns if fold(column) == fold(name))
-
     def rename(self, taken: set[str]) -> None:
         """Give names of their own to columns that another side has, too."""
         self.unique = list(self.columns)
@@ -240,23 +236,26 @@ class _Scope:
     def unique(self, side: int, column: str) -> str:
         return self.sides[side].by_folded_name[fold(column)]
 
-    def pairs(self, number: int, join: Join) -> Pairs:
-        """What a join equates: columns of sides before it with columns of the joined one."""
+    def equated(self, number: int, join: Join) -> list[tuple[str, str]]:
+        """What a join equates: columns of sides before it with columns of the joined one, by their unique names."""
         side = self.sides[number]
-        if join.using:
-            equal = [(self._before(number, name), name) for name in join.using]
-            for _, name in equal:
-                if fold(name) not in side.by_folded_name:
-                    raise NotRowWiseError(f"joins USING ({name}), which {join.table.name} has not")
-            side.merged = {fold(name) for _, name in equal}
-            return [(one, side.spelled(name)) for one, name in equal]
-        assert join.on is not None
-        out: Pairs = []
-        for part in join.on.flatten() if isinstance(join.on.unnest(), exp.And) else [join.on]:
-            out += self._equal(number, part.unnest(), join)
+        if join.on is not None:
+            return self._equal(number, join.on.unnest(), join)
+        out = []
+        for name in join.using:
+            having = [
+                each.by_folded_name[fold(name)]
+                for each in self.sides[:number]
+                if fold(name) in each.by_folded_name and fold(name) not in each.merged
+            ]
+            if len(having) != 1 or fold(name) not in side.by_folded_name:
+                raise NotRowWiseError(f"joins USING ({name}), which is not one column on either side")
+            out.append((having[0], side.by_folded_name[fold(name)]))
+        side.merged = {fold(name) for name in join.using}
         return out
 
-    def _equal(self, number: int, tree: exp.Expr, join: Join) -> Pairs:
+    def _equal(self, number: int, tree: exp.Expr, join: Join) -> list[tuple[str, str]]:
+        """The equations of an ON clause."""
         if isinstance(tree, exp.And):
             return [pair for part in (tree.this, tree.expression) for pair in self._equal(number, part.unnest(), join)]
         sides = (tree.this.unnest(), tree.expression.unnest()) if isinstance(tree, exp.EQ) else ()
@@ -265,32 +264,16 @@ class _Scope:
                 f"joins {join.table.name} ON {tree.sql('duckdb')}, which is no equation of two columns",
                 "join ON columns alone, and put other conditions into WHERE",
             )
-        places = [self._place(side) for side in sides]
-        inside = [place for place in places if place[0] == number]
-        before = [place for place in places if place[0] < number]
-        if len(inside) != 1 or len(before) != 1:
+        places = [self._side(side) for side in sides if isinstance(side, exp.Column)]
+        if [len(rest) for _, rest in places] != [1, 1] or sum(place == number for place, _ in places) != 1:
             raise NotRowWiseError(
                 f"joins {join.table.name} ON {tree.sql('duckdb')}, which is no equation of a column of its own with "
                 "one of what stands before it"
             )
-        return [(before[0], self.sides[number].spelled(inside[0][1]))]
-
-    def _before(self, number: int, name: str) -> tuple[int, str]:
-        """The column of a side before one that USING names."""
-        having = [
-            k for k, side in enumerate(self.sides[:number])
-            if fold(name) in side.by_folded_name and fold(name) not in side.merged
-        ]  # fmt: skip
-        if len(having) != 1:
-            raise NotRowWiseError(f"joins USING ({name}), which {len(having) or 'none'} of what stands before has")
-        return having[0], self.sides[having[0]].spelled(name)
-
-    def _place(self, column: exp.Column) -> tuple[int, str]:
-        """The side and the column of a name without fields."""
-        number, rest = self._side(column)
-        if len(rest) != 1:
-            raise NotRowWiseError(f"joins by {column.sql('duckdb')}, which is a field and no column")
-        return number, self.sides[number].spelled(rest[0].name)
+        if max(place for place, _ in places) > number:
+            raise NotRowWiseError(f"joins {join.table.name} by a column of what stands behind it")
+        (_, one), (_, other) = sorted((place, self.unique(place, rest[0].name)) for place, rest in places)
+        return [(one, other)]
 
     def _side(self, column: exp.Column) -> tuple[int, list[exp.Expr]]:
         """The side that a name is of, and the name without a qualifier: a column, and perhaps fields of it."""
