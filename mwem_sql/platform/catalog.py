@@ -193,13 +193,13 @@ def constraints(
     out = []
     for table, kind, listed, refers_to, others in rows:
         # DuckDB has names here as the constraint spelled them.
-        own = tables[fold(table)]
+        here = tables[fold(table)]
         other = tables.get(fold(refers_to)) if refers_to else None
         if refers_to and other is None:
             continue  # a table of that name is no more
-        spelled = tuple(columns[own.table, fold(column)] for column in listed)
+        spelled = tuple(columns[here.table, fold(column)] for column in listed)
         referred = tuple(columns[other.table, fold(column)] for column in others) if other else ()
-        out.append((own, kind, spelled, other, referred))
+        out.append((here, kind, spelled, other, referred))
     return out
 
 

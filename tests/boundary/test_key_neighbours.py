@@ -51,7 +51,7 @@ def _lower(con: duckdb.DuckDBPyConnection, table: Relation, unit: Name, keys: Ke
     return replace(lower, unit=replace(lower.unit, table=unit))
 
 
-EQUATION, WITH_UNIT = views.equation, relations._with_unit
+EQUATION, WITH_UNIT = views.equation, relations.with_unit
 BROKEN: dict[str, tuple[Callable[[KeyWorld], bool], Callable[[pytest.MonkeyPatch], None]]] = {
     "a part of a key": (
         lambda made: made.unit is None and "icd.other" in made.view and "person" not in made.view,
@@ -71,7 +71,7 @@ BROKEN: dict[str, tuple[Callable[[KeyWorld], bool], Callable[[pytest.MonkeyPatch
     ),
     "a unit one step too low": (
         lambda made: made.unit in {"person", "household"} and made.base in {"visit", "rx"},
-        lambda patch: patch.setattr(relations, "_with_unit", _lower),
+        lambda patch: patch.setattr(relations, "with_unit", _lower),
     ),
 }
 
