@@ -209,7 +209,7 @@ def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iter
         for text, listed in ((here, ours), (there, theirs)):
             generated = catalog.generated_columns(con, name.beside(text))
             if odd := [column.name for column in listed if column.name in generated]:
-                what = f"key text ({KEY_TABLE!r}) names the column {odd[0]!r} of {text}, which is generated"
+                what = f"key table ({KEY_TABLE!r}) names the column {odd[0]!r} of {text}, which is generated"
                 raise refuse(TableError, function, what, "make it a plain column")
         for one, two in zip(ours, theirs, strict=True):
             if one.type != two.type or not has_plain_type(one):
