@@ -35,6 +35,7 @@ from mwem_sql.surface.api import (
     partition,
     plan,
     policy,
+    public,
     quality,
     quantile,
     ranges,
@@ -55,8 +56,8 @@ __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError",
     "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError",
     "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
-    "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition", "plan", "policy", "quality",
-    "quantile",
+    "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition", "plan", "policy", "public",
+    "quality", "quantile",
     "ranges", "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
     "withdraw",
 ]  # fmt: skip

@@ -74,6 +74,11 @@ class Journal:
         """The account of every key."""
         return {key_of(line): line["account"] for line in self._of("key")}
 
+    @cached_property
+    def public(self) -> set[str]:
+        """The marks of all tables that the curator has said are public."""
+        return {line["entry"] for line in self._of("public")}
+
     @property
     def partitions(self) -> list[Row]:
         return list(self._of("partition"))
@@ -316,6 +321,9 @@ def _events(lines: Journal) -> Iterator[Row]:
                 yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
     for partition in lines.partitions:
         yield _note(partition, f"mwem_partition: {partition['partition_by'] or 'none'}")
+    for line in lines.lines:
+        if line["event"] == "public":
+            yield _note(line, "mwem_public: its rows are public")
     for policy in lines.policies:
         yield _note(policy, f"mwem_policy: require_caps {str(policy['require_caps']).lower()}")
     if lines.fault is not None:

@@ -4,6 +4,8 @@
     table     its generated columns must be in the grammar of `views`
     view      in the grammar of `views`, over one relation or over files in the grammar of `files`
     file      its path, or a call that reads it: what a view `SELECT * FROM file` would be
+    joined    a table of the same schema, on all columns of a key (`keys`); public, or with rows of the same unit
+    unit      a column, or a table that the rows lead to by foreign keys
 
 An allow-list: what is not named here is refused, with the part of its definition that is not allowed, the rule and the
 cure. A view is expanded down to its table or files, and that is what scans read: what was checked is what runs, however
@@ -12,102 +14,48 @@ names are changed later. Reads the catalog and the schemas of files, never a row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary import files, sources
 from mwem_sql.boundary.files import Files, NotAllowedError
-from mwem_sql.boundary.sources import Describes, Source
-from mwem_sql.boundary.views import ROW_ALIAS, Expansion, NotRowWiseError, View, tried, with_generated
-from mwem_sql.errors import MwemError, OptionError, TableError, did_you_mean, literal, refuse
+from mwem_sql.boundary.joins import joined_tables, with_unit
+from mwem_sql.boundary.keys import Keys
+from mwem_sql.boundary.relation import Joined, KeyUnit, Relation, subquery
+from mwem_sql.boundary.sides import Join, NotRowWiseError, Side
+from mwem_sql.boundary.sources import Describes
+from mwem_sql.boundary.views import Expansion, View, tried, with_generated
+from mwem_sql.errors import MwemError, TableError, refuse
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold, function_name, quoted
 from mwem_sql.language.functions import SPECIFIED, ZONED
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Column, Name, Place
-from mwem_sql.platform.metadata import Key
+
+__all__ = ["Joined", "KeyUnit", "Relation", "above", "describe"]
 
 DEEPEST = 50
 """Views over views, at most; DuckDB itself stops at a similar depth."""
 _FILE_RULE = "private files are Parquet files, read whole and each once"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relation:
-    """A private relation. `below` is what a view reads: views, and last a table; or `files`.
-
-    `declared` maps its columns to the table's, where they are the same values, so that `checks` and `computed`, which
-    speak of the table's columns, speak of them too. `conditions` are those of the views, of the table's columns and of
-    placeholders for what views compute.
-    """
-
-    name: Name
-    columns: tuple[Column, ...]
-    rows: exp.Expr
-    checks: tuple[str, ...] = ()
-    below: tuple[Name, ...] = ()
-    declared: dict[str, Column] = field(default_factory=dict)
-    computed: dict[str, str] = field(default_factory=dict)  # what the table's generated columns are computed by
-    files: Files | None = None
-    conditions: tuple[exp.Expr, ...] = ()
-    odd: dict[str, str] = field(default_factory=dict)  # generated columns that may not be read, and why
-    source: Source | None = None  # where it is, if not in this instance
-    keys: tuple[tuple[Key, ...], ...] = ()  # of its rows, there
-    mark: str | None = field(default=None, compare=False)  # the account that it carries there
-    definition: object = None
-
-    def tree(self) -> exp.Expr:
-        """What a scan reads: the table, or the view written out."""
-        return self.rows.copy()
-
-    @property
-    def dialect(self) -> str:
-        return "duckdb" if self.source is None else self.source.engine.dialect
-
-    @property
-    def charged(self) -> Name:
-        """The relation whose rows are protected: the table under a view; of files, the view."""
-        return self.names[-1]
-
-    @property
-    def names(self) -> tuple[Name, ...]:
-        """All names under which its rows are asked for: its own, and those below."""
-        return (self.name, *self.below)
-
-    def column(self, unit: str, function: str) -> Column:
-        """The column that identifies a unit."""
-        # No collation reaches into values of these types, or it can be taken off (`codes.source`).
-        allowed = (
-            "VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "ENUM(", "DECIMAL(", "FLOAT", "DOUBLE",
-            "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
-            "HUGEINT",
-        )  # fmt: skip
-        column = next((column for column in self.columns if fold(column.name) == fold(unit)), None)
-        if column is None:
-            names = [column.name for column in self.columns]
-            what = f"unit ({unit!r}) is not a column of {self.name.table}"
-            hint = f"{did_you_mean(unit, names)}its columns are {', '.join(map(literal, names))}"
-            raise refuse(OptionError, function, what, hint)
-        if not column.type.startswith(allowed) or column.type.endswith("]"):
-            what = f"unit ({unit!r}) is of type {column.type}, of which equal values need not be the same"
-            raise refuse(OptionError, function, what, "identify units by a number, text, date or UUID")
-        return column
-
-    def origin(self, unit: str, function: str) -> Column | None:
-        """The column of the protected table itself that identifies a unit; None if a view computes it."""
-        return self.declared.get(self.column(unit, function).name)
-
-
 def describe(
-    con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str, within: Describes | None = None
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    place: Place,
+    function: str,
+    within: Describes | None = None,
+    *,
+    unit: str | None = None,
 ) -> Relation:
     """The private relation under a name; a TableError says why it cannot be one.
 
-    That of a source is described by its engine, or `within` a snapshot.
+    That of a source is described by its engine, or `within` a snapshot. `unit` is a column of the relation, or a table
+    that its rows lead to: then it has hidden columns that say to which row (`KeyUnit`).
     """
     elsewhere = sources.named(con, text)
     if elsewhere is not None:
@@ -130,20 +78,42 @@ def describe(
             "registered from Python or one whose transaction is still open cannot be seen here: create it as a table "
             "and COMMIT",
         )
+    if unit is not None and name is not None and all(fold(column.name) != fold(unit) for column in relation.columns):
+        table = catalog.find(con, unit, place)
+        if table is not None:
+            relation = _describe(con, *name, function, DEEPEST, unit=table[0])
     for column, reason in relation.odd.items():
         what = f"table ({relation.name.table!r}) has the generated column {column}, which {reason}"
         raise refuse(TableError, function, what, "release a view that leaves the column out, or make it a plain column")
     return relation
 
 
-def _describe(con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int) -> Relation:
+def _describe(
+    con: duckdb.DuckDBPyConnection, name: Name, is_view: bool, function: str, depth: int, *, unit: Name | None = None
+) -> Relation:
+    _check_database(con, name, function)
+    if is_view:
+        return _view(con, name, function, depth, unit)
+    keys = Keys.of(con, name, function)
+    connected = keys.tree(name)
+    table = replace(
+        _table(con, name),
+        keyed={
+            column.name: named
+            for column in catalog.columns(con, name)
+            if (named := tuple(keys.named(name, [column.name])))
+        },
+        connected=connected,
+        public_marks=keys.public_near(connected),
+    )
+    return table if unit is None else with_unit(con, table, unit, keys, function)
+
+
+def _check_database(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> None:
     kind = catalog.databases(con)[name.database].type
     if kind != "duckdb":
         what = f"table ({name}) is in a database of type {kind}, whose tables may be anything"
         raise refuse(TableError, function, what, "copy it: CREATE TABLE ... AS FROM ...")
-    if is_view:
-        return _view(con, name, function, depth)
-    return _table(con, name)
 
 
 def _table(con: duckdb.DuckDBPyConnection, name: Name) -> Relation:
@@ -160,7 +130,7 @@ def _table(con: duckdb.DuckDBPyConnection, name: Name) -> Relation:
     except NotRowWiseError as reason:
         odd |= {column: str(reason) for column in expressions if column not in odd}
     computed = {column: dialect.sql(tree) for column, tree in trees.items()}
-    return replace(table, rows=_subquery(expansion.select, list(declared)), odd=odd, computed=computed)
+    return replace(table, rows=subquery(expansion.select, list(declared)), odd=odd, computed=computed)
 
 
 def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str) -> Relation | None:
@@ -176,8 +146,8 @@ def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str
         read = files.read(con, source)
         assert read is not None  # by its ending or its function
         columns = read.columns(con)
-        expansion = view.expand(read.tree(), columns)
-        _check_odd(expansion.read, read)
+        expansion = view.expand(Side(tree=read.tree(), columns=columns))
+        _check_odd(expansion.read, [read])
         types = _typed(con, expansion)
     except NotAllowedError as reason:
         what = f"file ({text!r}) {reason}; {_FILE_RULE}"
@@ -188,16 +158,17 @@ def _file(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str
     return _relation(name, columns, types, expansion.select, files=read)
 
 
-def _check_odd(columns: set[str], source: Relation | Files) -> None:
+def _check_odd(columns: set[tuple[int, str]], sources: Sequence[Relation | Files]) -> None:
     """Refuse a column that may not be read, before anything is planned: a plan of files reads their extremes."""
-    kind = "generated column" if isinstance(source, Relation) else "column"
-    for column in sorted(columns):
+    for number, column in sorted(columns):
+        source = sources[number]
+        kind = "generated column" if isinstance(source, Relation) else "column"
         reason = source.odd.get(column if isinstance(source, Relation) else fold(column))
         if reason is not None:
             raise NotRowWiseError(f"reads the {kind} {column}, which {reason}")
 
 
-def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int) -> Relation:
+def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int, unit: Name | None = None) -> Relation:
     """A view, expanded over what it reads, with the declarations of the table under it."""
 
     def no(
@@ -211,40 +182,102 @@ def _view(con: duckdb.DuckDBPyConnection, name: Name, function: str, depth: int)
         raise no(f"is over more than {DEEPEST} other views")
     try:
         view = View.of(catalog.view_query(con, name))
+        source = _source(con, view, name, function, depth, unit=unit)
+        right = [_joined_table(con, join, name, function) for join in view.joins]
+        made = _over(con, view, name, source, right)
     except NotRowWiseError as reason:
-        raise no(reason) from None
-    try:
-        source = _source(con, view, name, function, depth)
-        if isinstance(source, Relation):
-            full = source.name.database, source.name.schema, source.name.table
-            expansion = view.expand(source.tree(), [column.name for column in source.columns], full)
-        else:
-            expansion = view.expand(source.tree(), source.columns(con))
-        _check_odd(expansion.read, source)
-        types = _typed(con, expansion)
-    except NotRowWiseError as reason:
+        if reason.cure:
+            raise no(reason, reason.cure) from None
         raise no(reason) from None
     except NotAllowedError as reason:
         raise no(reason, _with_ddl(reason, view, name.beside(f"{name.table}_rows")), _FILE_RULE) from None
-    shown = [column.name for column in catalog.columns(con, name)]
-    if len(types) != len(shown):
+    if made is None:
         raise no("no longer has the columns that it had when it was made", "create the view again")
-    relation = _relation(name, shown, types, expansion.select)
+    return made
+
+
+def above(con: duckdb.DuckDBPyConnection, table: Name, unit: Name, function: str) -> Relation:
+    """The rows of a table, each with those of all tables that it leads to up to the unit: `"person.sex"`.
+
+    What a view of it with LEFT JOINs along its keys would be.
+    """
+    source = _describe(con, table, False, function, DEEPEST, unit=unit)
+    path = Keys.of(con, table, function).path(table, unit, function)
+    select, items = (
+        exp.select().from_(table.tree()),
+        [exp.column(each.name, table=table.table, quoted=True) for each in source.columns],
+    )
+    names, right = [column.name for column in source.columns], []
+    for key in path:
+        parent = _table(con, key.refers_to)
+        equations = [
+            exp.EQ(
+                this=exp.column(one, table=key.table.table, quoted=True),
+                expression=exp.column(other, table=parent.name.table, quoted=True),
+            )
+            for one, other in zip(key.columns, key.refers_columns, strict=True)
+        ]
+        select = select.join(parent.name.tree(), on=exp.and_(*equations), join_type="left")
+        items += [exp.column(each.name, table=parent.name.table, quoted=True) for each in parent.columns]
+        names += [f"{parent.name.table}.{column.name}" for column in parent.columns]
+        right.append(parent)
+    try:
+        made = _over(con, View.of(select.select(*items)), table, source, right, shown=names)
+    except NotRowWiseError as reason:
+        what = f"table ({table.table!r}) with the tables that it leads to {reason}"
+        raise refuse(TableError, function, what, reason.cure or f"release {table.table} by itself") from None
+    assert made is not None
+    return replace(made, below=())
+
+
+def _over(
+    con: duckdb.DuckDBPyConnection,
+    view: View,
+    name: Name,
+    source: Relation | Files,
+    right: Sequence[Relation],
+    *,
+    shown: Sequence[str] = (),
+) -> Relation | None:
+    """A view, over its source and what it joins; None if its columns are no longer those that it was made with.
+
+    `shown` are their names; of a view that is in the catalog, those there.
+    """
+    expansion = view.expand(_side(con, source), *(_side(con, each) for each in right))
+    _check_odd(expansion.read, [source, *right])
+    places = dict.fromkeys((each.name.database, each.name.schema) for each in right)
+    keys = {place: Keys.of(con, Name(*place, ""), "keys") for place in places}
+    joined = joined_tables(view, source, right, expansion, keys)
+    types = _typed(con, expansion)
+    shown = shown or [column.name for column in catalog.columns(con, name)]
+    hidden = source.hidden if isinstance(source, Relation) else ()
+    if len(types) != len(shown) + len(hidden):
+        return None
+    relation = _relation(name, shown, types, expansion.select, hidden=hidden)
     if isinstance(source, Files):
-        return replace(relation, files=source)
-    declared = {
-        column: source.declared[origin]
-        for column, origin in zip(shown, expansion.origins, strict=True)
-        if origin in source.declared
-    }
+        return replace(relation, files=source, joined=joined)
+    origins = list(zip(shown, expansion.origins, strict=True))
+
+    def declared(side: int, columns: Mapping[str, Column]) -> dict[str, Column]:
+        return {
+            column: columns[origin[1]]
+            for column, origin in origins
+            if origin and origin[0] == side and origin[1] in columns
+        }
+
     return replace(
         relation,
         checks=source.checks,
         below=source.names,
-        declared=declared,
+        declared=declared(0, source.declared),
         computed=source.computed,
         conditions=(*source.conditions, *_conditions(expansion, source)),
         files=source.files,
+        joined=tuple(replace(each, declared=declared(each.side, each.declared), side=0) for each in joined),
+        unit=source.unit,
+        keyed=source.keyed,
+        connected=source.connected,
+        public_marks=tuple(sorted({*source.public_marks, *(each.mark for each in joined if each.mark is not None)})),
     )
 
 
@@ -261,17 +294,43 @@ def _column_below(column: exp.Column, source: Relation) -> exp.Expr:
     return exp.Placeholder() if below is None else exp.column(below.name, quoted=True)
 
 
+def _side(con: duckdb.DuckDBPyConnection, source: Relation | Files) -> Side:
+    """What a view reads, to be expanded over."""
+    if isinstance(source, Files):
+        return Side(tree=source.tree(), columns=source.columns(con))
+    full = source.name.database, source.name.schema, source.name.table
+    columns = [column.name for column in source.columns]
+    texts = {column.name for column in source.columns if column.type == "VARCHAR"}
+    return Side(tree=source.tree(), columns=columns, full=full, hidden=source.hidden, texts=texts)
+
+
+def _joined_table(con: duckdb.DuckDBPyConnection, join: Join, name: Name, function: str) -> Relation:
+    """A table that a view joins."""
+    if isinstance(join.table.this, exp.Func):
+        raise NotRowWiseError(f"joins the table function {function_name(join.table.this)}")
+    dotted = ".".join(quoted(part.name) for part in join.table.parts)
+    named = catalog.find(con, dotted, Place(name.database, name.schema))
+    if named is None:
+        raise NotRowWiseError(f"joins {join.table.name}, which is not a table of an attached database")
+    if named[1]:
+        cure = f"join the table under {join.table.name}, or make its rows a table with a PRIMARY KEY"
+        raise NotRowWiseError(f"joins {join.table.name}, which is a view and has no key", cure)
+    _check_database(con, named[0], function)
+    return _table(con, named[0])
+
+
 def _relation(
-    name: Name, columns: Sequence[str], types: Sequence[str], select: exp.Select, files: Files | None = None
+    name: Name,
+    columns: Sequence[str],
+    types: Sequence[str],
+    select: exp.Select,
+    *,
+    files: Files | None = None,
+    hidden: Sequence[str] = (),
 ) -> Relation:
-    """What a view shows, by the names of its columns."""
-    typed = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=True))
-    return Relation(name=name, columns=typed, rows=_subquery(select, columns), files=files)
-
-
-def _subquery(select: exp.Select, columns: Sequence[str]) -> exp.Subquery:
-    names = [exp.to_identifier(column, quoted=True) for column in columns]
-    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(ROW_ALIAS), columns=names))
+    """What a view shows, by the names of its columns; what is `hidden` comes last."""
+    typed = tuple(Column(column, kind, nullable=True) for column, kind in zip(columns, types, strict=False))
+    return Relation(name=name, columns=typed, rows=subquery(select, [*columns, *hidden]), files=files)
 
 
 def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
@@ -285,13 +344,15 @@ def _with_ddl(refused: NotAllowedError, view: View | None, name: Name) -> str:
     return f"{refused.cure}: {ddl.sql('duckdb', normalize_functions=False)}"
 
 
-def _source(con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int) -> Relation | Files:
+def _source(
+    con: duckdb.DuckDBPyConnection, view: View, name: Name, function: str, depth: int, *, unit: Name | None
+) -> Relation | Files:
     """What a view selects from: a relation, or files."""
     dotted = ".".join(quoted(part.name) for part in view.source.parts)
     is_call = isinstance(view.source.this, exp.Func)
     relation = None if is_call else catalog.find(con, dotted, Place(name.database, name.schema))
     if relation is not None:
-        return _describe(con, *relation, function, depth - 1)
+        return _describe(con, *relation, function, depth - 1, unit=unit)
     read = files.read(con, view.source)
     if read is None and is_call:
         raise NotRowWiseError(f"reads the table function {function_name(view.source.this)}")

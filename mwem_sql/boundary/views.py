@@ -1,7 +1,10 @@
-"""The grammar of a private view, under which each of its rows is made of one row of one source and nothing else.
+"""The grammar of a private view: each row is made of one row of its source, and of one at most of what it joins.
 
-    view    SELECT item, ... FROM source [WHERE expression] [ORDER BY ...]
+    view    SELECT item, ... FROM source [join ...] [WHERE expression] [ORDER BY ...]
     source  a table, a view or a file, with or without an alias
+    join    [INNER | LEFT] JOIN table [AS alias] USING (column, ...), or ON equation [AND equation ...]
+    equation
+            a column of the table = a column of what stands before it; a key's columns, all of them (`relations`)
     item    * [EXCLUDE (...)] [REPLACE (...)], or an expression with or without a name
     expression
             what a predicate may say (`predicate.objection`: columns, constants, operators, the functions of
@@ -20,6 +23,19 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from mwem_sql.boundary.sides import (
+    ROW_ALIAS,
+    Join,
+    NotRowWiseError,
+    Pairs,
+    Side,
+    SideNames,
+    Sides,
+    equation,
+    flat,
+    join_of,
+    only,
+)
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold, function_name
 from mwem_sql.language.functions import CALENDAR, ESCAPING, SPECIFIED
@@ -28,38 +44,36 @@ from mwem_sql.language.predicate import name_collation, objection
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform.catalog import Column
 
-ROW_ALIAS = "__mwem_rows"  # an alias that no table or column of the user has
 MOST_GROWTH = 1000
 """Characters that an expression may make of one character of its row. Larger: a text may fill memory, which TRY does
 not cover."""
 _LONG = 10**6  # characters of a text for which growth is computed
 
 
-class NotRowWiseError(Exception):
-    """Which part of a definition is not in the grammar."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Expansion:
-    """A view's SELECT over its source. `origins` has for each of its columns the source's, if it is shown unchanged.
+    """A view's SELECT over its sides. `origins` has for each of its columns a side's, if it is shown unchanged.
 
     `read` are all columns that it reads. `calls` are those of `CALENDAR`: whether DuckDB has one depends on the types
-    of its arguments. `condition` is its WHERE, of the source's columns.
+    of its arguments. A side is a number: 0 is the source, the others are what is joined. `pairs` are what each join
+    equates. `condition` is the WHERE, of the source's columns; a placeholder stands for any other side's.
     """
 
     select: exp.Select
-    origins: list[str | None]
-    read: set[str]
+    origins: list[tuple[int, str] | None]
+    read: set[tuple[int, str]]
     calls: tuple[exp.Func, ...] = ()
+    pairs: tuple[Pairs, ...] = ()
     condition: exp.Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A definition whose clauses are in the grammar; `expand` checks its expressions, given the source's columns."""
+    """A definition whose clauses are in the grammar; `expand` checks its expressions, given its sides' columns."""
 
     select: exp.Select
     source: exp.Table
+    joins: tuple[Join, ...] = ()
 
     @classmethod
     def of(cls, query: exp.Expr) -> View:
@@ -68,56 +82,83 @@ class View:
         origin = query.args.get("from_")
         if origin is None:
             raise NotRowWiseError("reads no table")
-        _only(query, {"expressions", "from_", "where", "order"})
-        table = origin.this
-        if table.find(exp.Join):
-            raise NotRowWiseError("joins")
-        if not isinstance(table, exp.Table):
-            raise NotRowWiseError("selects from something other than a table or file")
-        _only(table, {"this", "db", "catalog", "alias"})
-        return cls(query, table)
+        only(query, {"expressions", "from_", "where", "order", "joins"})
+        table, joins = flat(origin.this)
+        return cls(query, table, tuple(map(join_of, [*joins, *(query.args.get("joins") or ())])))
 
-    def expand(self, source: exp.Expr, columns: Sequence[str], full: Sequence[str] = ()) -> Expansion:
-        """The view's SELECT over a source with these columns, its expressions checked.
+    def expand(self, *sides: Side) -> Expansion:
+        """The view's SELECT over its sides, its expressions checked.
 
-        `full` is the name of a source that has one, in parts. What is checked is what will run: columns are listed and
-        quoted, and the source is the given one, whatever a name may mean later.
+        What is checked is what will run: columns are listed and quoted, and sides are the given ones, whatever a name
+        may mean later.
         """
-        scope = _Scope(columns, self.source.alias_column_names, [self.source.alias] if self.source.alias else full)
-        scope.lengths = dict(zip(map(fold, scope.columns), _lengths(source, columns).values(), strict=True))
+        scope = _Scope(
+            [
+                SideNames(side.columns, table.alias_column_names, [table.alias] if table.alias else side.full)
+                for side, table in zip(sides, (self.source, *(join.table for join in self.joins)), strict=True)
+            ]
+        )
+        for side, names in zip(sides, scope.names.sides, strict=True):
+            lengths = list(_lengths(side.tree, [*side.columns, *side.hidden]).values())
+            scope.lengths |= dict(zip(map(fold, names.unique), lengths, strict=False))
+        places = {
+            unique: (number, column)
+            for number, (side, names) in enumerate(zip(sides, scope.names.sides, strict=True))
+            for unique, column in zip(names.unique, side.columns, strict=True)
+        }
+        joined = [scope.names.equated(number, join) for number, join in enumerate(self.joins, start=1)]
+        pairs = [[(places[one], places[other][1]) for one, other in equal] for equal in joined]
         items: list[exp.Expr] = []
         origins: list[str | None] = []
         for item in self.select.expressions:
             for made, origin in _items(item, scope):
                 items.append(made)
                 origins.append(origin)
+        hidden = [name for side in sides for name in side.hidden]
+        items += [exp.column(name, quoted=True) for name in hidden]
         where = self.select.args.get("where")
-        rows = exp.select(*items).from_(_aliased(source, scope.columns))
+        rows = exp.select(*items).from_(_aliased(sides[0].tree, [*scope.names.sides[0].unique, *sides[0].hidden]))
+        for number, (join, equal) in enumerate(zip(self.joins, joined, strict=True), start=1):
+            texts = sides[number].texts
+            equations = [equation(one, other, is_text=places[other][1] in texts) for one, other in equal]
+            rows = rows.join(
+                _aliased(sides[number].tree, scope.names.sides[number].unique, number),
+                on=exp.and_(*equations),
+                join_type="left" if join.is_left else "inner",
+                copy=False,
+            )
         condition = scope.checked(where.this) if where is not None else None
         if condition is not None:
             # The cast is DuckDB's own, which it would put around the whole, where TRY does not reach.
             rows = rows.where(_total(cast(condition.copy(), "BOOLEAN")))
         _check_order(self.select.args.get("order"))
-        below = dict(zip(scope.columns, columns, strict=True))
-        shown = [below.get(origin) if origin is not None else None for origin in origins]
-        if condition is not None:
-            for column in condition.find_all(exp.Column):
-                column.set("this", exp.to_identifier(below[column.name], quoted=True))
-        read = {below[name] for name in scope.read}
-        return Expansion(select=rows, origins=shown, read=read, calls=tuple(scope.calls), condition=condition)
+        shown = [places.get(origin) if origin is not None else None for origin in origins]
+        return Expansion(
+            select=rows,
+            origins=shown,
+            read={places[name] for name in scope.read},
+            calls=tuple(scope.calls),
+            pairs=tuple(pairs),
+            condition=None if condition is None else condition.transform(_of_the_source, places),
+        )
+
+
+def _of_the_source(node: exp.Expr, places: Mapping[str, tuple[int, str]]) -> exp.Expr:
+    """A column under its source's name; a placeholder for one of what is joined."""
+    if not isinstance(node, exp.Column):
+        return node
+    side, name = places[node.name]
+    return exp.Placeholder() if side else exp.column(name, quoted=True)
 
 
 class _Scope:
-    """The columns that a view's expressions may name, and the qualifiers that they may have."""
+    """The columns that a view's expressions may name, and what they read and call."""
 
-    def __init__(self, columns: Sequence[str], renamed: Sequence[str], name: Sequence[str]) -> None:
-        self.columns = [*renamed, *columns[len(renamed) :]]  # FROM t AS x(a, b): by position, the rest keep their names
+    def __init__(self, sides: Sequence[SideNames]) -> None:
+        self.names = Sides(sides)
         self.read: set[str] = set()
         self.calls: list[exp.Func] = []
-        self.lengths = {fold(name): float(_LONG) for name in self.columns}
-        self._by_folded_name = {fold(name): name for name in self.columns}
-        # t.a, main.t.a, census.main.t.a
-        self._qualifiers = [[fold(part) for part in name[start:]] for start in range(len(name))]
+        self.lengths = {fold(name): float(_LONG) for side in sides for name in side.unique}
 
     def checked(self, tree: exp.Expr) -> exp.Expr:
         """An expression of the grammar, its columns without qualifiers and quoted."""
@@ -145,20 +186,9 @@ class _Scope:
         return tree
 
     def resolved(self, column: exp.Column) -> exp.Expr:
-        """A column of the source, or a field of one."""
-        parts = [fold(part.name) for part in column.parts]
-        lengths = [len(each) for each in self._qualifiers if parts[: len(each)] == each and len(parts) > len(each)]
-        if lengths and parts[0] in self._by_folded_name:
-            raise NotRowWiseError(
-                f"reads {column.sql('duckdb')}, where {column.parts[0].name} is both a column and its table"
-            )
-        rest = column.parts[max(lengths, default=0) :]
-        name = self._by_folded_name.get(fold(rest[0].name))
-        if name is None:
-            raise NotRowWiseError(
-                f"reads {'.'.join(part.name for part in column.parts)}, which is not a column of what it selects from"
-            )
-        tree: exp.Expr = self.column(name)
+        """A column of a side, or a field of one."""
+        number, rest = self.names.side(column)
+        tree: exp.Expr = self.column(self.names.unique(number, rest[0].name))
         for field in rest[1:]:
             tree = exp.Dot(this=exp.paren(tree), expression=exp.to_identifier(field.name, quoted=True))
         return tree
@@ -166,23 +196,6 @@ class _Scope:
     def column(self, name: str) -> exp.Column:
         self.read.add(name)
         return exp.column(name, quoted=True)
-
-    def check_qualifier(self, star: exp.Column) -> None:
-        parts = [fold(part.name) for part in star.parts[:-1]]
-        if parts not in self._qualifiers or parts[0] in self._by_folded_name:
-            raise NotRowWiseError(f"has {star.sql('duckdb')}, a star of something other than its source")
-
-
-def _only(node: exp.Expr, allowed: set[str]) -> None:
-    """Refuse a node that has another clause than those."""
-    reasons = {
-        "with_": "has a WITH clause", "joins": "joins", "laterals": "joins", "group": "aggregates",
-        "having": "aggregates", "distinct": "drops duplicates", "windows": "uses windows", "qualify": "uses windows",
-        "limit": "limits its rows", "offset": "limits its rows", "sample": "samples", "pivots": "pivots",
-    }  # fmt: skip
-    for key, value in node.args.items():
-        if value and key not in allowed:
-            raise NotRowWiseError(reasons.get(key, f"has a clause ({key}) that a row-wise view has not"))
 
 
 def _check_order(order: exp.Expr | None) -> None:
@@ -195,11 +208,12 @@ def _check_order(order: exp.Expr | None) -> None:
             raise NotRowWiseError(reason)
 
 
-def _aliased(source: exp.Expr, columns: Sequence[str]) -> exp.Expr:
+def _aliased(source: exp.Expr, columns: Sequence[str], number: int = 0) -> exp.Expr:
     """A source under an alias of ours, which no column can be mistaken for."""
     source = source.copy()
     names = [exp.to_identifier(name, quoted=True) for name in columns]
-    source.set("alias", exp.TableAlias(this=exp.to_identifier(ROW_ALIAS), columns=names))
+    alias = exp.to_identifier(f"{ROW_ALIAS}_{number}" if number else ROW_ALIAS)
+    source.set("alias", exp.TableAlias(this=alias, columns=names))
     return source
 
 
@@ -208,16 +222,16 @@ def _items(item: exp.Expr, scope: _Scope) -> Iterator[tuple[exp.Expr, str | None
     inner = item.unalias()
     star = inner.this if isinstance(inner, exp.Column) else inner
     if isinstance(star, exp.Star):
-        if isinstance(inner, exp.Column):
-            scope.check_qualifier(inner)  # of a STRUCT, it stands for its fields
-        _only(star, {"except_", "replace"})
+        # Of a STRUCT it would stand for its fields.
+        columns = scope.names.starred(inner if isinstance(inner, exp.Column) else None)
+        only(star, {"except_", "replace"})
         left_out = {fold(column.name) for column in star.args.get("except_") or ()}
         computed = {fold(column.alias_or_name): column.unalias() for column in star.args.get("replace") or ()}
-        for name in scope.columns:
+        for name, unique in columns:
             if fold(name) in computed:
                 yield _total(scope.checked(computed[fold(name)])), None
             elif fold(name) not in left_out:
-                yield scope.column(name), name
+                yield scope.column(unique), unique
         return
     made = scope.checked(inner)
     yield _total(made), made.name if isinstance(made, exp.Column) else None
@@ -266,8 +280,9 @@ def _lengths(source: exp.Expr, columns: Sequence[str]) -> dict[str, float]:
     """Characters of each column of a source if those of its table have `_LONG`: views below it may make them longer."""
     if not isinstance(source, exp.Subquery):
         return {fold(name): float(_LONG) for name in columns}
-    below = source.this.args["from_"].this
-    lengths = _lengths(below, below.alias_column_names)
+    lengths: dict[str, float] = {}
+    for below in (source.this.args["from_"].this, *(join.this for join in source.this.args.get("joins") or ())):
+        lengths |= _lengths(below, below.alias_column_names)
     return {fold(name): _made(item, lengths) for name, item in zip(columns, source.this.expressions, strict=True)}
 
 
@@ -327,7 +342,7 @@ def with_generated(
     """
     names = [column.name for column in columns]
     types = {column.name: column.type for column in columns}
-    scope = _Scope(names, (), ())
+    scope = _Scope([SideNames(names, (), ())])
     trees: dict[str, exp.Expr] = {}
     odd: dict[str, str] = {}
 
@@ -354,7 +369,8 @@ def with_generated(
         except NotRowWiseError as reason:
             odd[name] = str(reason)
             items.append(cast(exp.null(), types[name]))
-    plain = [name if name not in expressions else None for name in names]
-    select = exp.select(*items).from_(table.copy())
-    expansion = Expansion(select=select, origins=plain, read=scope.read, calls=tuple(scope.calls))
+    plain = [(0, name) if name not in expressions else None for name in names]
+    read = {(0, name) for name in scope.read}
+    rows = exp.select(*items).from_(table.copy())
+    expansion = Expansion(select=rows, origins=plain, read=read, calls=tuple(scope.calls))
     return expansion, odd, {name: tree for name, tree in trees.items() if name not in odd}

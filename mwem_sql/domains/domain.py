@@ -185,7 +185,7 @@ def _public_table(
     """A public table about the private one: the one that is named, or the one beside it, if it is there."""
     table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place)
     if table is not None:
-        check_public(con, table, relation.names, PUBLIC_TABLES[kind], kind)
+        check_public(con, table, relation.private_names, PUBLIC_TABLES[kind], kind)
         return table[0]
     if name is None:
         return None

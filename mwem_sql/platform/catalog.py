@@ -20,6 +20,8 @@ from mwem_sql.language.dialect import fold
 
 # In a column's comment, which DuckDB keeps through every ALTER and rename.
 _UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
+# In a table's comment: the curator's word that it is public.
+_PUBLIC = re.compile(r"\s*\[mwem public ([0-9a-f]+)\]")
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,59 @@ def checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
+def constraints(
+    con: duckdb.DuckDBPyConnection, name: Name
+) -> list[tuple[Name, str, tuple[str, ...], Name | None, tuple[str, ...]]]:
+    """The keys of all tables of a relation's schema: table, kind, columns, and what a foreign key refers to."""
+    rows = con.execute(
+        """SELECT table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names
+           FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ?
+           AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY') ORDER BY table_name, constraint_index""",
+        [name.database, name.schema],
+    ).fetchall()
+    by_table = schema_columns(con, name) if rows else {}
+    tables = {fold(table): name.beside(table) for table in by_table}
+    columns = {(table, fold(each.name)): each.name for table, listed in by_table.items() for each in listed}
+    out = []
+    for table, kind, listed, refers_to, others in rows:
+        # DuckDB has names here as the constraint spelled them.
+        here = tables[fold(table)]
+        other = tables.get(fold(refers_to)) if refers_to else None
+        if refers_to and other is None:
+            continue  # a table of that name is no more
+        spelled = tuple(columns[here.table, fold(column)] for column in listed)
+        referred = tuple(columns[other.table, fold(column)] for column in others) if other else ()
+        out.append((here, kind, spelled, other, referred))
+    return out
+
+
+def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list[Column]]:
+    """The columns of all tables of a relation's schema; not those of views."""
+    rows = con.execute(
+        """SELECT c.table_name, c.column_name, c.data_type, c.is_nullable FROM duckdb_columns() AS c
+           JOIN duckdb_tables() AS t ON t.table_oid = c.table_oid AND t.database_oid = c.database_oid
+           WHERE c.database_name = ? AND c.schema_name = ? ORDER BY c.table_name, c.column_index""",
+        [name.database, name.schema],
+    ).fetchall()
+    out: dict[str, list[Column]] = {}
+    for table, column, kind, nullable in rows:
+        out.setdefault(table, []).append(Column(column, kind, nullable))
+    return out
+
+
+def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
+    """The marks of all tables of a relation's schema that are public by the curator's word.
+
+    None that carries an account: it was charged since.
+    """
+    rows = con.execute(
+        "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
+        [name.database, name.schema],
+    ).fetchall()
+    marks = ((table, _PUBLIC.search(text or "")) for table, text in rows)
+    return {name.beside(table): mark[1] for table, mark in marks if mark and "[mwem account " not in mark.string}
+
+
 def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
     """The SELECT of a view."""
     rows = con.execute(
@@ -239,6 +294,22 @@ def mark_column(con: duckdb.DuckDBPyConnection, name: Name, column: str, mark: s
     """Write the id of a column into its comment, in place of one that is there."""
     before = {fold(each): text or "" for each, _, _, text in _column_rows(con, name)}[fold(column)]
     set_column_comment(con, name, column, f"{_UNIT.sub('', before)} [mwem unit {mark}]".strip())
+
+
+def table_unit(con: duckdb.DuckDBPyConnection, name: Name) -> str:
+    """What a table is known by as a unit, however it is renamed; empty if nothing was noted."""
+    mark = _UNIT.search(comment(con, name))
+    return mark[1] if mark else ""
+
+
+def mark_table(con: duckdb.DuckDBPyConnection, name: Name, mark: str) -> None:
+    """Write the id of a table that is a unit into its comment, in place of one that is there."""
+    set_comment(con, name, f"{_UNIT.sub('', comment(con, name))} [mwem unit {mark}]".strip())
+
+
+def mark_public(con: duckdb.DuckDBPyConnection, name: Name, mark: str) -> None:
+    """Write into a table's comment that it is public by the curator's word."""
+    set_comment(con, name, f"{_PUBLIC.sub('', comment(con, name))} [mwem public {mark}]".strip())
 
 
 @dataclass(frozen=True)

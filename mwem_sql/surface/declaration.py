@@ -258,7 +258,7 @@ BUDGET = (
     ResultColumn("delta_spent", "DOUBLE", "The delta at which that was worked out."),
     ResultColumn("epsilon_left", "DOUBLE", "What is left."),
     ResultColumn("unit", "VARCHAR", "Whose rows are protected together; NULL: each row by itself."),
-    ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit count."),
+    ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit count; NULL: all, of a table as unit."),
     ResultColumn("seeded", "INTEGER", "Releases with a seed from before the cap, which no budget covers."),
     ResultColumn("also_charged_as", "VARCHAR", "Other names under which the same rows were charged, and what "
                                                "was spent there."),
