@@ -257,10 +257,9 @@ def together(
         return None
     groups = {name: min(size, JOINT_GROUPS + 2) for name, size in sizes.items()}
     groups |= {name: sizes[name] for names in sets for name in names}
-    if (
-        model_cells([*sets, *(frozenset(queries[number].attributes) for number in compared)], groups, max_cells)
-        > max_cells
-    ):
+    cliques = [*sets, *(frozenset(queries[number].attributes) for number in compared)]
+    room = min(max_cells, MOST_HELD) if compared else max_cells
+    if model_cells(cliques, groups, room) > room:
         return None
     cell_by_cell = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
     sets = [names for names in sets if names not in cell_by_cell]
