@@ -245,7 +245,7 @@ def together(
     A query that is measured `always` has a line beside the sets; a set whose cells it measures is not refined as well.
     So has one that compares columns of many classes: a joint distribution would be for single questions only.
     """
-    compared = [number for number, query in enumerate(queries) if number not in always and compares(query)]
+    compared = [number for number in joint(queries) if number not in always]
     by_set: dict[frozenset[str], list[int]] = {}
     for number in np.setdiff1d(np.arange(len(queries)), compared).tolist():
         names = frozenset(name for name in queries[number].attributes if sizes[name] > 1)
@@ -297,9 +297,10 @@ def together(
     return Strategy(queries=Queries.of(planned), weights=np.ones(len(planned)), lines=tuple(lines))
 
 
-def compares(query: LinearQuery) -> bool:
-    """Whether it is about columns at once of which it distinguishes more classes than the model has groups for."""
-    return any(block.is_joint and max(block.changes) >= JOINT_GROUPS for block in query.blocks)
+def joint(queries: Sequence[LinearQuery]) -> list[int]:
+    """The queries about columns at once, if one of them distinguishes more classes than the model has groups for."""
+    many = any(block.is_joint and max(block.changes) >= JOINT_GROUPS for block in Queries.of(queries).blocks)
+    return [number for number, query in enumerate(queries) if query.is_joint] if many else []
 
 
 def _is_every_cell(query: LinearQuery) -> bool:
