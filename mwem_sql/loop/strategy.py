@@ -256,7 +256,7 @@ def together(
     A query that is measured `always` has a line beside the sets; a set whose cells it measures is not refined as well.
     So has one that compares columns of many classes: a joint distribution would be for single questions only.
     """
-    compared = [number for number, query in enumerate(queries) if number not in always and compares(query)]
+    compared = [number for number in joint(queries) if number not in always]
     by_set: dict[frozenset[str], list[int]] = {}
     for number in np.setdiff1d(np.arange(len(queries)), compared).tolist():
         names = frozenset(name for name in queries[number].attributes if sizes[name] > 1)
@@ -268,10 +268,9 @@ def together(
         return None
     groups = {name: min(size, JOINT_GROUPS + 2) for name, size in sizes.items()}
     groups |= {name: sizes[name] for names in sets for name in names}
-    if (
-        model_cells([*sets, *(frozenset(queries[number].attributes) for number in compared)], groups, max_cells)
-        > max_cells
-    ):
+    cliques = [*sets, *(frozenset(queries[number].attributes) for number in compared)]
+    room = min(max_cells, MOST_HELD) if compared else max_cells
+    if model_cells(cliques, groups, room) > room:
         return None
     cell_by_cell = {frozenset(queries[number].attributes) for number in always if _is_every_cell(queries[number])}
     sets = [names for names in sets if names not in cell_by_cell]
@@ -309,9 +308,10 @@ def together(
     return Strategy(queries=Queries.of(planned), weights=np.ones(len(planned)), lines=tuple(lines))
 
 
-def compares(query: LinearQuery) -> bool:
-    """Whether it is about columns at once of which it distinguishes more classes than the model has groups for."""
-    return any(block.is_joint and max(block.changes) >= JOINT_GROUPS for block in query.blocks)
+def joint(queries: Sequence[LinearQuery]) -> list[int]:
+    """The queries about columns at once, if one of them distinguishes more classes than the model has groups for."""
+    many = any(block.is_joint and max(block.changes) >= JOINT_GROUPS for block in Queries.of(queries).blocks)
+    return [number for number, query in enumerate(queries) if query.is_joint] if many else []
 
 
 def _is_every_cell(query: LinearQuery) -> bool:

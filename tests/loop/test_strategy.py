@@ -316,6 +316,10 @@ def test_columns_that_are_compared_have_no_joint_distribution() -> None:
     assert (last.workload, last.purpose) == (0, "round")
     # Both sides of it are counted: a partition costs as much as a count.
     assert found.queries[last.number].cells == 2
+    # Beside it, no condition on two columns has a set, however few values these have.
+    either = LinearQuery((Block(("b", "c"), np.where(np.arange(1200).reshape(300, 4) < 9, 0, -1).astype(np.int32), 1),))
+    found = choose(replace(setting, queries=[comparison(200, 300), one, either], weights=np.ones(3)))
+    assert [line.how for line in found.lines] == ["refined", "as it is", "as it is"]
     # Where the model has no room for it beside the set, and without a set, n decides.
     for other in (
         replace(setting, max_cells=100),
