@@ -174,6 +174,7 @@ class Compiled:
             tuple(attribute for attribute in whole if attribute.name in names),
             rules=tuple(rule for rule in whole.rules if names >= set(whole.columns_of(rule))),
             computed=computed,
+            above=whole.above,
         )
 
     @property

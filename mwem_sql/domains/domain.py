@@ -37,6 +37,8 @@ class Domain:
     _: KW_ONLY
     rules: tuple[PublicRule, ...] = ()
     computed: tuple[Computed, ...] = ()
+    above: tuple[str, ...] = ()
+    """The tables that keys lead to: their columns are called table.column."""
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -85,7 +87,7 @@ class Domain:
     @cached_property
     def spelling(self) -> Columns:
         """Folded column names to the table's own spelling; and how some are computed."""
-        return Columns(self.columns, {each.name: each.tree for each in self.computed})
+        return Columns(self.columns, {each.name: each.tree for each in self.computed}, self.above)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -104,6 +106,7 @@ class Domain:
             attributes,
             rules=tuple(PublicRule(**item) for item in stored.get("rules", ())),
             computed=tuple(Computed(**item) for item in stored.get("computed", ())),
+            above=tuple(stored.get("above", ())),
         )
 
     @classmethod

@@ -118,6 +118,8 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             _refit(fit, problem, m)
             if not schedule.left:
                 fit.finish()
+    if not schedule.left:
+        problem.settle(fit.state)
     return fit
 
 
@@ -165,6 +167,8 @@ def _run_rounds(
     fit.finish()
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
+    if isinstance(state, State):
+        problem.settle(state)
     return state, bounds.final(lambda: candidates.answers(state))
 
 

@@ -18,6 +18,7 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.parents import Parents
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
@@ -37,7 +38,8 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
-    `start` is what the run begins with; None for the even distribution.
+    `start` is what the run begins with; None for the even distribution. `parents` is what the tables above say, which
+    the run begins with and ends with; None for a table without any.
     """
 
     queries: Queries
@@ -53,6 +55,7 @@ class Problem:
     certified: Mapping[int, LinearQuery] = field(default_factory=dict)
     support: Support[State] | None = None
     start: Start | None = None
+    parents: Parents | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))
@@ -73,8 +76,15 @@ class Problem:
 
     def beginnings(self, total: float) -> list[State]:
         """A_0 before anything is measured: with the start, if there is one, and without it."""
+        if self.parents is not None:
+            return [self.parents.state(self.sizes, self.support)]
         even = State.unsplit(self.sizes, total, self.support)
         return [even] if self.start is None else [self.start.state(self.sizes, total, self.support), even]
+
+    def settle(self, state: State) -> None:
+        """Let a state that is fitted say of the parents what their rows say."""
+        if self.parents is not None:
+            self.parents.agree(state, self.max_cells)
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False

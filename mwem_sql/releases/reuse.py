@@ -152,7 +152,10 @@ def fingerprint(
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
         "workload": [
-            [q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always]
+            [
+                *(q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always),
+                *([] if q.of is None else [q.of]),
+            ]
             for q in request.workload
         ],
         "declared": _declared(con, session, request.domain, private, "domain"),
