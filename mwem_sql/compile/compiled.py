@@ -175,6 +175,7 @@ class Compiled:
             rules=tuple(rule for rule in whole.rules if names >= set(whole.columns_of(rule))),
             computed=computed,
             above=whole.above,
+            link=whole.link,
         )
 
     @property

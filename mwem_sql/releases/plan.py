@@ -128,12 +128,12 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
             if release is None
             else release.domain
         )
-        draft = _compile(request, domain, sandbox)
+        draft = draft_of(request, domain, sandbox)
     if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
         draft = draft._replace(idle=())
-    _check_possible(request, draft.idle)
+    check_possible(request, draft.idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
-    return _plan(session, request, relation, draft, ledger)
+    return _plan(session, request, Scope(relation=relation, unit=_unit(request, relation)), draft, ledger)
 
 
 def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
@@ -142,11 +142,12 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
     The kind of the noise stays within what was charged: rho stays rho.
     """
     with Sandbox(session.settings) as sandbox:
-        draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
-    return _plan(session, request, plan.relation, draft, plan.ledger, before=plan)
+        draft = draft_of(request, complete(plan.compiled.domain, values), sandbox)
+    scope = Scope(relation=plan.relation, unit=_unit(request, plan.relation))
+    return _plan(session, request, scope, draft, plan.ledger, before=plan)
 
 
-class _Draft(NamedTuple):
+class Draft(NamedTuple):
     """A workload against a public domain, predicates that are never true there, and the rules about its columns."""
 
     compiled: Compiled
@@ -154,11 +155,29 @@ class _Draft(NamedTuple):
     rules: Sequence[Breach]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Whose rows a plan is about, and what of the budget it has."""
+
+    relation: Relation
+    unit: Unit | None = None
+    """Whose rows are protected together; None where each row is a unit."""
+    part: Fraction = Fraction(1)
+    """Of the budget; other tables of the release have the rest."""
+    above: frozenset[str] = frozenset()
+    """The attributes of the tables above, whose distribution is known by then."""
+
+
+def plan_level(session: Session, request: Request, scope: Scope, draft: Draft, ledger: Ledger) -> Plan:
+    """What would run for one of several tables. All of them count in rho, or none: they have one account."""
+    return _plan(session, request, scope, draft, ledger)
+
+
 def _plan(
     session: Session,
     request: Request,
-    relation: Relation,
-    draft: _Draft,
+    scope: Scope,
+    draft: Draft,
     ledger: Ledger | None,
     *,
     before: Plan | None = None,
@@ -166,17 +185,17 @@ def _plan(
     """What would run; `before` is the plan that was made to find values."""
     compiled, idle, rules = draft
     _check_room(request, compiled)
-    unit = _unit(request, relation)
+    relation, unit = scope.relation, scope.unit
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
-    strategy = _strategy(request, compiled)
+    strategy = _without_known(_strategy(request, compiled), scope.above)
     support, public = _support(request, compiled, rules)
     start = read_start(session, request, relation.names, compiled)
     problem = replace(_problem(request, compiled, strategy, start), support=support)
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
-    schedule = _schedule(request, strategy, problem, in_rho=in_rho)
+    schedule = _schedule(request, strategy, problem, in_rho=in_rho or scope.part < 1, part=scope.part)
     _check_rows(request, schedule)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
@@ -215,14 +234,15 @@ def _relation_of(release: Stored) -> Relation:
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
 
 
-def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
+def draft_of(request: Request, domain: Domain, sandbox: Sandbox) -> Draft:
+    """A workload compiled against a domain."""
     rules = breaches(domain, columns_read(domain, request.workload), sandbox) if domain.rules else []
     compiled = compile_workload(domain, request.workload, sandbox, cuts=cuts(rules))
     idle = check_constants(compiled, sandbox)
     if not compiled.classes:
         what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
         raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    return _Draft(compiled, idle, rules)
+    return Draft(compiled, idle, rules)
 
 
 def _support(
@@ -243,7 +263,7 @@ def _support(
     return (support if kept else None), public
 
 
-def _check_possible(request: Request, idle: Sequence[str]) -> None:
+def check_possible(request: Request, idle: Sequence[str]) -> None:
     if idle and {query.predicate for query in request.workload} <= set(idle):
         what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
         hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
@@ -274,7 +294,19 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool) -> Schedule:
+def _without_known(strategy: Strategy, above: frozenset[str]) -> Strategy:
+    """Without distributions of what the tables above know; with them where there is nothing else."""
+    lines = [
+        line
+        for line in strategy.lines
+        if line.purpose == "always" or not above.issuperset(strategy.queries[line.number].attributes)
+    ]
+    return replace(strategy, lines=tuple(lines)) if lines else strategy
+
+
+def _schedule(
+    request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool, part: Fraction = Fraction(1)
+) -> Schedule:
     starts = request.start == "histogram"
     lines = problem.lines(
         [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
@@ -291,6 +323,7 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho:
         alternatives=_alternatives(strategy, problem),
         sensitivity=request.rows_per_unit,
         counted_in_rho=in_rho,
+        part=part,
     )
 
 

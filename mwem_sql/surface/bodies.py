@@ -38,9 +38,11 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import quantile as quantiles
 from mwem_sql.releases import store, withdrawal
+from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
+from mwem_sql.releases.tables import run_tables
 from mwem_sql.reporting import export as files
 from mwem_sql.scan.engines import check_no_secret, open_engine
 from mwem_sql.workload import Workload
@@ -145,7 +147,14 @@ def request(call: Arguments) -> Request:
 
 
 def release(call: Arguments) -> Rows:
+    if isinstance(call["private_table"], list):
+        return [run_tables(call.session, tables_request(call))[1]]
     return [run_release(call.session, request(call))[1]]
+
+
+def tables_request(call: Arguments) -> TablesRequest:
+    """The request of a release of several tables."""
+    return TablesRequest.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
 
 
 def plan(call: Arguments) -> Rows:

@@ -6,9 +6,9 @@ Inside a piece the density rises or falls towards its neighbours'.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
+from mwem_sql.synthesis.given import draw_given
 from mwem_sql.synthesis.rounding import systematic_counts
 
 TRIES = 20
@@ -28,12 +29,21 @@ closer to the model where few values of a class meet a rule, in more time."""
 Arrays: TypeAlias = dict[str, pa.Array]
 
 
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of numbers that joins tables. One of a FOREIGN KEY refers to a column of another table."""
+
+    kind: Literal["PRIMARY KEY", "UNIQUE", "FOREIGN KEY"]
+    refers_to: tuple[str, str] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
     """Synthetic rows, to be read once: column k of the batches is cast to the k-th of the columns' DuckDB types."""
 
     types: Mapping[str, str]
     reader: pa.RecordBatchReader
+    keys: Mapping[str, KeyColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,6 +89,30 @@ def _batches(
     generator: np.random.Generator,
     rules: RowRules | None,
 ) -> Iterator[pa.RecordBatch]:
+    columns_of = _filled(state, classes, generator, rules)
+    for codes in draw_codes(state, rows, generator):
+        columns = columns_of(codes)
+        yield pa.record_batch(list(columns.values()), names=[f"c{number}" for number in range(len(columns))])
+
+
+def draw_below(
+    state: State,
+    classes: Mapping[str, Classes],
+    given: Mapping[str, Codes],
+    rows: int,
+    generator: np.random.Generator,
+    rules: RowRules | None = None,
+) -> pa.Table:
+    """Rows whose classes in some attributes are given; columns of the others, as `draw_rows` has them."""
+    own = {name: each for name, each in classes.items() if name not in given}
+    columns = _filled(state, own, generator, rules)(draw_given(state, given, rows, generator))
+    return pa.table(columns)
+
+
+def _filled(
+    state: State | Mixture, classes: Mapping[str, Classes], generator: np.random.Generator, rules: RowRules | None
+) -> Callable[[dict[str, Codes]], Arrays]:
+    """What gives values to rows of classes: they meet rules, and what is computed is beside them."""
     slopes = {
         name: each.slopes(state.marginal([name])) for name, each in classes.items() if each.attribute.values is None
     }
@@ -86,14 +120,16 @@ def _batches(
     def values(name: str, codes: Codes) -> pa.Array:
         return _values(classes[name], codes, slopes.get(name), generator)
 
-    for codes in draw_codes(state, rows, generator):
+    def columns_of(codes: dict[str, Codes]) -> Arrays:
         kept = {} if rules is None else {name: codes[name] for name in rules.columns}
         columns = {name: values(name, codes.pop(name)) for name in classes}
         if rules is not None:
             columns = _within(rules, columns, kept, values, generator)
             columns |= rules.compute(columns)
-            columns = {name: columns[name] for name in rules.order}
-        yield pa.record_batch(list(columns.values()), names=[f"c{number}" for number in range(len(columns))])
+            columns = {name: columns[name] for name in rules.order if name in columns}
+        return columns
+
+    return columns_of
 
 
 def _within(
