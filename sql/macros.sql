@@ -622,8 +622,8 @@ Cost: nothing
 private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
 epsilon  What all releases of the table may spend together.
 delta := 0.0  0: epsilons are added up, and a release with a delta is refused. Above 0: everything is counted in rho (zCDP) and converted once at this delta.
-unit := NULL  Makes it a cap per person: every release of the table must give the same unit.
-rows_per_unit := 1  As many as every release of the table must give.
+unit := NULL  Makes it a cap per person: every release of the table must give the same unit. A table: a row of it and all rows that lead to it by keys.
+rows_per_unit := 1  As many as every release of the table must give. Not for a table as unit: there each release says for itself.
 
 -> schema_name VARCHAR  The table''s schema.
 -> table_name VARCHAR  The table.
@@ -633,7 +633,7 @@ rows_per_unit := 1  As many as every release of the table must give.
 -> delta_spent DOUBLE  The delta at which that was worked out.
 -> epsilon_left DOUBLE  What is left.
 -> unit VARCHAR  Whose rows are protected together; NULL: each row by itself.
--> rows_per_unit INTEGER  How many rows of one unit count.
+-> rows_per_unit INTEGER  How many rows of one unit count; NULL: all, of a table as unit.
 -> seeded INTEGER  Releases with a seed from before the cap, which no budget covers.
 -> also_charged_as VARCHAR  Other names under which the same rows were charged, and what was spent there.';
 
@@ -694,6 +694,28 @@ require_caps := NULL  true or false sets it. NULL only shows it.
 
 -> database_name VARCHAR  The current database.
 -> require_caps BOOLEAN  Whether every private table in it needs a cap before it is released.';
+
+CREATE OR REPLACE MACRO mwem_public(public_table) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_public(
+        to_json({"public_table": "public_table"::VARCHAR, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_public IS 'The curator''s word that all rows of a table are public, so that private views may join it along its key. Never for a table that was charged or capped.
+
+Example: CALL mwem_public(''icd_codes'')  ->  census, main, icd_codes, true
+Cost: nothing; the ledger notes it
+
+public_table  The table. It must have a PRIMARY KEY or UNIQUE constraint to be joined.
+
+-> database_name VARCHAR  The table''s database.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> public BOOLEAN  true: it is public from now on.';
 
 CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

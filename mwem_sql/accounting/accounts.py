@@ -16,7 +16,8 @@ What rows are known by:
 
 | | strong: it follows the rows through every rename | weak: asked only where nothing strong is there |
 |---|---|---|
-| a DuckDB table | the mark in its comment | its name, and those of views above it |
+| a DuckDB table | the mark in its comment, and those of all tables that keys connect with it | its name, and those of |
+|  |  | views above it; then those of the tables that keys connect with it |
 | a file, a DuckDB file without a ledger included | device and inode, and its real path | the name of the view |
 | a PostgreSQL table | the numbers of all leaves that it reads, and of their parents | their names |
 | a Spark table | the mark in its properties; its folder and files | its name |
@@ -75,6 +76,18 @@ class TableCarrier:
 
 
 @dataclass(frozen=True)
+class UnitCarrier(TableCarrier):
+    """A table that is a unit: all rows that lead to a row of it. The table itself is marked, and no column."""
+
+    def unit(self, con: duckdb.DuckDBPyConnection, column: str) -> str:  # noqa: ARG002
+        return catalog.table_unit(con, self.table)
+
+    def carry_unit(self, con: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:  # noqa: ARG002
+        catalog.mark_table(con, self.table, unit)
+        return True
+
+
+@dataclass(frozen=True)
 class SourceCarrier:
     """A relation of a source, as its engine has described it; the methods are those of a `TableCarrier`."""
 
@@ -100,6 +113,8 @@ class Identity:
 
     `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same.
     `names` are weak keys in tiers: the first tier with an account answers. `first_keys` are those of a new account.
+    `connected` are the tables that keys connect with these rows: what they carry counts, too. Of these, `joined` are
+    read or lead to the unit: they carry the account from the first debit on. `unit` is the table that is the unit.
     """
 
     table: Name
@@ -107,6 +122,9 @@ class Identity:
     names: tuple[tuple[Key, ...], ...] = ()
     first_keys: tuple[Key, ...] = ()
     carrier: TableCarrier | SourceCarrier | None = None
+    connected: tuple[TableCarrier, ...] = ()
+    joined: tuple[TableCarrier, ...] = ()
+    unit: UnitCarrier | None = None
 
     @property
     def strong(self) -> tuple[Key, ...]:
@@ -118,11 +136,17 @@ class Identity:
 
         DuckDB writes to one database per transaction: a debit there cannot mark the table, whose file answers for it.
         """
-        return replace(self, first_keys=_all(self.leaves), names=(), carrier=None)
+        return replace(self, first_keys=_all(self.leaves), names=(), carrier=None, connected=(), joined=(), unit=None)
 
-    def mark(self, con: duckdb.DuckDBPyConnection) -> str | None:
-        """The account that the rows carry."""
-        return None if self.carrier is None else self.carrier.account(con)
+    @property
+    def carriers(self) -> tuple[TableCarrier | SourceCarrier, ...]:
+        """What carries the account from the first debit on."""
+        return self.joined if self.carrier is None else (self.carrier, *self.joined)
+
+    def marks(self, con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+        """The accounts that the rows carry, and those that keys connect with them."""
+        carried = (carrier.account(con) for carrier in dict.fromkeys((*self.carriers, *self.connected)))
+        return frozenset(account for account in carried if account is not None)
 
 
 def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identity:
@@ -150,31 +174,54 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
         return Identity(table=table, leaves=leaves, first_keys=_all(leaves))
     # A name that a table has lost to a view above it still speaks for it.
     names = tuple((_name(name),) for name in reversed(relation.names) if name.database == table.database)
-    return Identity(table=table, leaves=leaves, names=names, first_keys=names[0], carrier=TableCarrier(table))
+    path = relation.unit.path if relation.unit is not None else ()
+    private = (each.name for each in relation.joined if each.mark is None)
+    joined = tuple(name for name in dict.fromkeys((*path, *private)) if name != table)
+    connected = tuple(name for name in relation.connected if name != table)
+    return Identity(
+        table=table,
+        leaves=leaves,
+        names=(*names, tuple(map(_name, connected))),
+        first_keys=(*names[0], *map(_name, joined)),
+        carrier=TableCarrier(table),
+        connected=tuple(map(TableCarrier, connected)),
+        joined=tuple(map(TableCarrier, joined)),
+        unit=None if relation.unit is None else UnitCarrier(relation.unit.table),
+    )
 
 
 @dataclass(frozen=True)
 class Books:
-    """What says which account rows have, as it was read: the journals by database, and the mark on the rows."""
+    """What says which account rows have, as it was read: the journals by database, and the marks on the rows."""
 
     journals: Mapping[str, Journal]
-    mark: str | None = None
+    marks: frozenset[str] = frozenset()
 
     def account(self, home: str, identity: Identity) -> str | None:
         """The account that answers for these rows; a BudgetError where they belong to two."""
         keys = self.journals[home].keys if home in self.journals else {}
-        if self.mark is not None and self.mark not in keys.values():
+        for mark in sorted(self.marks - set(keys.values())):
             raise refuse(
                 BudgetError,
                 "ledger",
-                f"table ({identity.table}) carries the account {self.mark}, which the ledger in database ({home}) does "
+                f"table ({identity.table}) carries the account {mark}, which the ledger in database ({home}) does "
                 "not know",
                 "ATTACH the database that has its ledger, or restore the schema mwem from a backup; if the rows are "
                 "new, the curator takes the mark off",
             )
-        strong = _accounts(keys, identity.strong) | ({self.mark} if self.mark is not None else set())
+        strong = _accounts(keys, identity.strong) | self.marks
         weak = (_accounts(keys, tier) for tier in identity.names)
         accounts = sorted(next((tier for tier in (strong, *weak) if tier), set()))
+        if len(accounts) > 1 and identity.connected:
+            names = ", ".join(carrier.table.table for carrier in identity.connected)
+            raise refuse(
+                BudgetError,
+                "ledger",
+                f"table ({identity.table}) is connected by keys with {names}, and together they have {len(accounts)} "
+                f"accounts ({', '.join(accounts)}), of which one would have to count what the other has spent",
+                "release from a copy without the keys, CREATE TABLE ... AS FROM ..., with a cap of its own; of tables "
+                "that are public the curator says so with mwem_public before anything of them is charged",
+            )
         if len(accounts) > 1:
             raise refuse(
                 BudgetError,
@@ -188,13 +235,13 @@ class Books:
 
     def is_known_by_name_only(self, home: str, identity: Identity) -> bool:
         """Whether nothing that follows rows is known of them: what has such a name today may be other rows."""
-        return self.mark is None and not _accounts(self.journals[home].keys, identity.strong)
+        return not self.marks and not _accounts(self.journals[home].keys, identity.strong)
 
     def home(self, identity: Identity, default: str, function: str) -> str:
         """The database whose ledger knows these rows; one with a cap comes first."""
         accounts = {home: _accounts(journal.keys, identity.strong) for home, journal in self.journals.items()}
         by_key = [home for home in accounts if accounts[home]]
-        by_mark = [home for home, journal in self.journals.items() if self.mark in journal.keys.values()]
+        by_mark = [home for home, journal in self.journals.items() if self.marks & set(journal.keys.values())]
         other = [home for home in by_key if home not in by_mark]
         if by_mark and other:
             raise refuse(
@@ -208,7 +255,7 @@ class Books:
             return default
         knowing = by_mark or by_key
         capped = [
-            home for home in knowing if any(self.journals[home].cap(each) for each in (*accounts[home], self.mark))
+            home for home in knowing if any(self.journals[home].cap(each) for each in (*accounts[home], *self.marks))
         ]
         if len(capped) > 1:
             raise refuse(

@@ -32,21 +32,23 @@ class Charge:
 
     `failure` is the part of the budget's delta that is no conversion of rho: the chance that a value of a single unit
     is published where a release finds values. (rho, failure) is approximate zCDP (Bun and Steinke 2016, section 8), and
-    both add up. `unit` is a column of the protected table, or, if it is `computed`, of a view of it; `unit_id` is what
-    that column is known by however it is renamed.
+    both add up. `unit` is a column of the protected table, or, if it is `computed`, of a view of it; or a table, if
+    `rows_per_unit` is None: then a row of it and all rows that lead to it are one unit, and however many of them a
+    release uses, what it costs is for all of them. `unit_id` is what that column or table is known by however it is
+    renamed.
     """
 
     budget: Budget
     rho: Fraction
     unit: str | None = None
-    rows_per_unit: int = 1
+    rows_per_unit: int | None = 1
     computed: bool = False
     unit_id: str = ""
     failure: Fraction = Fraction(0)
 
     @classmethod
     def of(
-        cls, composition: Composition, unit: str | None = None, rows_per_unit: int = 1, *, computed: bool = False
+        cls, composition: Composition, unit: str | None = None, rows_per_unit: int | None = 1, *, computed: bool = False
     ) -> Charge:
         budget = composition.budget
         rho = composition.limit if composition.kind == "zcdp" else pure_rho(budget.epsilon)
@@ -69,7 +71,7 @@ class Cap:
 
     budget: Budget
     unit: str | None = None
-    rows_per_unit: int = 1
+    rows_per_unit: int | None = 1
     unit_id: str = ""
 
     @property
@@ -110,9 +112,8 @@ class Cap:
     def check(self, table: str, charge: Charge, spent: Fraction, failure: Fraction = Fraction(0)) -> None:
         """Refuse what cannot be counted under this cap or does not fit beside what was spent."""
         if not self.counts(charge):
-            hint = (
-                f"give unit := {self.unit!r}, rows_per_unit := {self.rows_per_unit}" if self.unit else "leave unit out"
-            )
+            rows = "as many as most of them have" if self.rows_per_unit is None else self.rows_per_unit
+            hint = f"give unit := {self.unit!r}, rows_per_unit := {rows}" if self.unit else "leave unit out"
             what = f"a release that protects {charge.protects} cannot be counted under the cap on {table}"
             raise refuse(BudgetError, RELEASE, f"{what}, which is for {self.protects}", hint)
         if self.pure and charge.budget.delta:
@@ -206,8 +207,10 @@ def seed_refused(table: str) -> MwemError:
     )
 
 
-def protected(unit: str | None, rows_per_unit: int) -> str:
+def protected(unit: str | None, rows_per_unit: int | None) -> str:
     """Whose rows neighbouring tables differ by, in words."""
+    if unit is not None and rows_per_unit is None:
+        return f"one {unit} and all rows that lead to it"
     return "one row" if unit is None else f"one {unit}, at most {rows_per_unit} rows"
 
 

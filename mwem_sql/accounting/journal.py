@@ -73,6 +73,11 @@ class Journal:
         """The account of every key."""
         return {key_of(line): line["account"] for line in self._of("key")}
 
+    @cached_property
+    def public(self) -> set[str]:
+        """The marks of all tables that the curator has said are public."""
+        return {line["entry"] for line in self._of("public")}
+
     @property
     def policies(self) -> list[Row]:
         return list(self._of("policy"))
@@ -283,6 +288,9 @@ def _events(lines: Journal) -> Iterator[Row]:
             if before is not None or lines.fault is not None:
                 was = "none" if before is None else before["epsilon"]
                 yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
+    for line in lines.lines:
+        if line["event"] == "public":
+            yield _note(line, "mwem_public: its rows are public")
     for policy in lines.policies:
         yield _note(policy, f"mwem_policy: require_caps {str(policy['require_caps']).lower()}")
     if lines.fault is not None:

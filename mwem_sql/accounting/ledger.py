@@ -17,7 +17,7 @@ from fractions import Fraction
 import duckdb
 
 from mwem_sql.accounting import journal
-from mwem_sql.accounting.accounts import Books, Identity, identity_of, moved_keys, unit_key
+from mwem_sql.accounting.accounts import Books, Identity, TableCarrier, identity_of, moved_keys, unit_key
 from mwem_sql.accounting.caps import Balance, Cap, Charge, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
@@ -141,7 +141,7 @@ class Ledger:
         """Write what `debit` commits: to be called in its transaction, on a ledger that was read in it."""
         self._check_whole()
         if charge.unit is not None and not charge.computed:
-            charge = replace(charge, unit_id=self._unit_id(con, charge.unit))
+            charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
         self._check_cap(charge, private=private)
         account = self._open_account(con)
         entry = self._open(con, account, charge, output, private=private, **facts)
@@ -199,7 +199,7 @@ class Ledger:
     def enter_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
         """Write what `set_cap` commits: to be called in a transaction, as `enter`."""
         if cap.unit is not None:
-            cap = replace(cap, unit_id=self._unit_id(con, cap.unit))
+            cap = replace(cap, unit_id=self._unit_id(con, cap.unit, is_table=cap.rows_per_unit is None))
             if not cap.unit_id:  # nothing but a name tells, which anybody may change
                 why = f"because the table ({self.identity.table}) cannot be written"
                 hint = "ATTACH its file writable and set the cap there, so that the column can be marked"
@@ -256,9 +256,9 @@ class Ledger:
     def _refused(self, what: str, hint: str) -> MwemError:
         return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
 
-    def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str) -> str:
-        """What a unit's column is known by, however it is renamed; a column that can carry that does from now on."""
-        carrier, account = self.identity.carrier, self.account
+    def _unit_id(self, con: duckdb.DuckDBPyConnection, column: str, *, is_table: bool) -> str:
+        """What a unit's column, or table, is known by however it is renamed; it carries that from now on if it can."""
+        carrier, account = self.identity.unit if is_table else self.identity.carrier, self.account
         if carrier is None:
             return ""
         present = carrier.unit(con, column)
@@ -281,8 +281,9 @@ class Ledger:
         account = self.account or uuid.uuid4().hex[:16]
         fresh = [each for each in self.identity.first_keys if each not in self.journal.keys]
         self._give_keys(con, dict.fromkeys(fresh, account))
-        if self.identity.carrier is not None and self.books.mark is None:
-            self.identity.carrier.carry(con, account)
+        for carrier in self.identity.carriers:
+            if carrier.account(con) is None:
+                carrier.carry(con, account)
         return account
 
     def _give_keys(self, con: duckdb.DuckDBPyConnection, accounts: dict[Key, str]) -> None:
@@ -338,6 +339,10 @@ def read_ledger(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place
     databases, table = catalog.databases(con), relation.charged
     identity = identity_of(relation, databases)
     books = _read(con, identity)
+    if not set(relation.public_marks) <= {mark for lines in books.journals.values() for mark in lines.public}:
+        what = f"table ({table}) has to do with a table whose comment says that it is public, and no ledger does"
+        cure = "ATTACH the database that has its ledger; or COMMENT ON TABLE ... IS NULL, and then mwem_public says so"
+        raise refuse(BudgetError, function, what, cure)
     if relation.source is not None:
         return Ledger(books.home(identity, relation.source.home, function), identity, books)
     read_only = table.database in databases and databases[table.database].read_only
@@ -363,8 +368,33 @@ def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:
     return home in journals and journals[home].requires_caps
 
 
+def set_public(con: duckdb.DuckDBPyConnection, table: Name) -> None:
+    """Write down that all rows of a table are public, by the curator's word; refused of a table with an account."""
+    ledger = Ledger(table.database, Identity(table=table, names=((_key(table),),), carrier=TableCarrier(table)))
+
+    def write() -> None:
+        if catalog.public_marks(con, table).get(table) in ledger.at(con).journal.public:
+            return
+        if ledger.at(con).account is not None or any(column.id for column in catalog.columns(con, table)):
+            what = f"table ({table}) was charged, capped or named as a unit, so that it is private"
+            hint = f"if its rows are public all the same, copy them: CREATE TABLE {table.table}_public AS FROM "
+            raise refuse(
+                BudgetError, "mwem_public", what, f"{hint}{table.table}; CALL mwem_public('{table.table}_public')"
+            )
+        mark = uuid.uuid4().hex[:16]
+        journal.append(con, table.database, {"event": "public", "entry": mark, **_named(_key(table))})
+        catalog.mark_public(con, table, mark)
+
+    metadata.prepare(con, table.database, "ledger.sql")
+    journal.committed(con, write)
+
+
+def _key(table: Name) -> Key:
+    return key("", table.schema, table.table)
+
+
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
-    return Books(journal.read_all(con), identity.mark(con))
+    return Books(journal.read_all(con), identity.marks(con))
 
 
 def _named(name: Key) -> Row:

@@ -30,9 +30,10 @@ _LOWER = {">", ">="}
 
 
 def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
-    checks = [part for text in relation.checks for part in check_conditions(text)]
+    tables = [(each, [part for text in each.checks for part in check_conditions(text)]) for each in relation.tables]
     out: dict[str, Attribute] = {}
     for column in relation.columns:
+        checks = next((parts for each, parts in tables if column.name in each.declared), tables[0][1])
         origin = _origin(relation, column)
         about = [part for part in checks if {fold(name) for name in columns_of(part)} == {fold(origin.name)}]
         made = _listed(column, origin, about, sandbox) or _bounded(column, origin, about, sandbox)
@@ -43,7 +44,8 @@ def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
 
 def _origin(relation: Relation, column: Column) -> Column:
     """The table's column that a column of the relation shows; itself, maybe NULL, where nothing is declared of it."""
-    return relation.declared.get(column.name, Column(column.name, column.type, nullable=True))
+    shown = (each.declared[column.name] for each in relation.tables if column.name in each.declared)
+    return next(shown, Column(column.name, column.type, nullable=True))
 
 
 def check_conditions(check: str) -> list[exp.Expr]:

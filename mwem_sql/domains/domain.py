@@ -189,7 +189,7 @@ def _public_table(
     """A domain table or a rules table: the one that is named, or the one beside the private table, if it is there."""
     table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place)
     if table is not None:
-        check_public(con, table, relation.names, f"{kind} table", kind)
+        check_public(con, table, relation.private_names, f"{kind} table", kind)
         return table[0]
     if name is None:
         return None

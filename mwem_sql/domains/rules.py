@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mwem_sql.boundary.public import check_public
-from mwem_sql.boundary.relations import Relation
+from mwem_sql.boundary.relations import Joined, Relation
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import is_long
 from mwem_sql.domains.declarations import check_conditions
@@ -62,13 +62,17 @@ class Computed:
 
 
 def rules_of_schema(relation: Relation) -> Iterator[PublicRule]:
-    """The CHECKs over several columns, all of which the relation shows. Those over one are its domain."""
-    shown = _shown(relation)
-    for text in relation.checks:
-        for tree in check_conditions(text):
-            names = [fold(name) for name in columns_of(tree)]
-            if len(set(names)) > 1 and shown.keys() >= set(names) and _means_the_same(tree, relation):
-                yield PublicRule(dialect.sql(_renamed(tree, shown)), "CHECK")
+    """The CHECKs over several columns of a table, all of which the relation shows. Those over one are its domain.
+
+    Where a view may show no row of a table, its CHECKs do not hold: they are about rows that are there.
+    """
+    for table in relation.tables:
+        shown = _shown(table)
+        for text in () if isinstance(table, Joined) and table.optional else table.checks:
+            for tree in check_conditions(text):
+                names = [fold(name) for name in columns_of(tree)]
+                if len(set(names)) > 1 and shown.keys() >= set(names) and _means_the_same(tree, relation):
+                    yield PublicRule(dialect.sql(_renamed(tree, shown)), "CHECK")
 
 
 def computed_of_schema(relation: Relation, declared: Mapping[str, Attribute]) -> Iterator[Computed]:
@@ -77,9 +81,9 @@ def computed_of_schema(relation: Relation, declared: Mapping[str, Attribute]) ->
     One that has a domain of its own is modelled as any other column where it joins several columns, or cuts a long one
     otherwise than by comparisons: nobody can list its values then.
     """
-    shown = _shown(relation)
-    for name, origin in relation.declared.items():
-        text = relation.computed.get(origin.name)
+    listed = [(table, name, origin) for table in relation.tables for name, origin in table.declared.items()]
+    for table, name, origin in listed:
+        text, shown = table.computed.get(origin.name), _shown(table)
         if text is None:
             continue
         tree = dialect.expression(text)
@@ -164,7 +168,7 @@ def _listed(
     if lookup is None:
         what = f"table ({text!r}) that a rule refers to does not exist for this call"
         raise refuse(TableError, "rules", what, f"{catalog.nearest(con, text, place)}create it, and COMMIT")
-    check_public(con, lookup, relation.names, "lookup table", "rules")
+    check_public(con, lookup, relation.private_names, "lookup table", "rules")
     present = {fold(column.name): column.name for column in catalog.columns(con, lookup[0])}
     types = {column.name: column.type for column in relation.columns}
     sides: list[tuple[exp.Expr, dict[str, str]]] = [(key, names), (schema, present)]
@@ -210,9 +214,9 @@ def _in_plain_columns(name: str, computed: Mapping[str, exp.Expr], above: Sequen
     )
 
 
-def _shown(relation: Relation) -> dict[str, str]:
-    """The table's columns that a relation shows, folded, to its own names for them."""
-    return {fold(origin.name): name for name, origin in relation.declared.items()}
+def _shown(table: Relation | Joined) -> dict[str, str]:
+    """The columns of a table that a relation shows, folded, to its own names for them."""
+    return {fold(origin.name): name for name, origin in table.declared.items()}
 
 
 def _renamed(tree: exp.Expr, shown: Mapping[str, str]) -> exp.Expr:

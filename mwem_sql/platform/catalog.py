@@ -20,6 +20,8 @@ from mwem_sql.language.dialect import fold
 
 # In a column's comment, which DuckDB keeps through every ALTER and rename.
 _UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
+# In a table's comment: the curator's word that it is public.
+_PUBLIC = re.compile(r"\s*\[mwem public ([0-9a-f]+)\]")
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,58 @@ def checks(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
+def constraints(
+    con: duckdb.DuckDBPyConnection, name: Name
+) -> list[tuple[Name, str, tuple[str, ...], Name | None, tuple[str, ...]]]:
+    """The keys of all tables of a relation's schema: table, kind, columns, and what a foreign key refers to."""
+    rows = con.execute(
+        """SELECT table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names
+           FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ?
+           AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY') ORDER BY table_name, constraint_index""",
+        [name.database, name.schema],
+    ).fetchall()
+    tables, columns = table_names(con, name), _column_names(con, name) if rows else {}
+    out = []
+    for table, kind, listed, refers_to, others in rows:
+        # DuckDB has names here as the constraint spelled them.
+        own = tables[fold(table)]
+        other = tables.get(fold(refers_to)) if refers_to else None
+        if refers_to and other is None:
+            continue  # a table of that name is no more
+        spelled = tuple(columns[own.table, fold(column)] for column in listed)
+        referred = tuple(columns[other.table, fold(column)] for column in others) if other else ()
+        out.append((own, kind, spelled, other, referred))
+    return out
+
+
+def table_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, Name]:
+    """All tables of a relation's schema, by their folded names."""
+    rows = con.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
+        [name.database, name.schema],
+    ).fetchall()
+    return {fold(table): name.beside(table) for (table,) in rows}
+
+
+def _column_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[tuple[str, str], str]:
+    """All columns of a relation's schema, by table and folded name."""
+    rows = con.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?",
+        [name.database, name.schema],
+    ).fetchall()
+    return {(table, fold(column)): column for table, column in rows}
+
+
+def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
+    """The marks of all tables of a relation's schema that are public by the curator's word."""
+    rows = con.execute(
+        "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
+        [name.database, name.schema],
+    ).fetchall()
+    marks = ((table, _PUBLIC.search(text or "")) for table, text in rows)
+    return {name.beside(table): mark[1] for table, mark in marks if mark}
+
+
 def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
     """The SELECT of a view."""
     rows = con.execute(
@@ -227,6 +281,22 @@ def mark_column(con: duckdb.DuckDBPyConnection, name: Name, column: str, mark: s
     """Write the id of a column into its comment, in place of one that is there."""
     before = {fold(each): text or "" for each, _, _, text in _column_rows(con, name)}[fold(column)]
     set_column_comment(con, name, column, f"{_UNIT.sub('', before)} [mwem unit {mark}]".strip())
+
+
+def table_unit(con: duckdb.DuckDBPyConnection, name: Name) -> str:
+    """What a table is known by as a unit, however it is renamed; empty if nothing was noted."""
+    mark = _UNIT.search(comment(con, name))
+    return mark[1] if mark else ""
+
+
+def mark_table(con: duckdb.DuckDBPyConnection, name: Name, mark: str) -> None:
+    """Write the id of a table that is a unit into its comment, in place of one that is there."""
+    set_comment(con, name, f"{_UNIT.sub('', comment(con, name))} [mwem unit {mark}]".strip())
+
+
+def mark_public(con: duckdb.DuckDBPyConnection, name: Name, mark: str) -> None:
+    """Write into a table's comment that it is public by the curator's word."""
+    set_comment(con, name, f"{_PUBLIC.sub('', comment(con, name))} [mwem public {mark}]".strip())
 
 
 @dataclass(frozen=True)

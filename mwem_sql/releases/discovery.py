@@ -91,7 +91,7 @@ def plan_discovery(budget: Budget, compiled: Compiled, relation: Relation, unit:
         statements=tuple(target.sql(target.value_counts(relation, name, unit)) for name in columns),
         threshold=find_threshold(discovery_budget(budget), len(columns), 1 if unit is None else unit.rows),
         rest=rest_of(budget),
-        unit=None if unit is None else unit.column,
+        unit=None if unit is None else relation.unit.table.table if relation.unit is not None else unit.column,
     )
 
 

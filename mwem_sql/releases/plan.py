@@ -117,8 +117,11 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     """
     con = session.cursor()
     relation = (
-        relations.describe(con, request.table, session.place, RELEASE) if release is None else _relation_of(release)
+        relations.describe(con, request.table, session.place, RELEASE, unit=request.unit)
+        if release is None
+        else _relation_of(release)
     )
+    relation.check_unit(request.unit, RELEASE)
     with Sandbox(session.settings) as sandbox:
         domain = (
             with_names(
@@ -191,7 +194,7 @@ def _plan(
         request = replace(request, budget=discovery.rest)
     strategy = _without_known(_strategy(request, compiled), scope.above)
     support, public = _support(request, compiled, rules)
-    start = read_start(session, request, relation.names, compiled)
+    start = read_start(session, request, relation.private_names, compiled)
     problem = replace(_problem(request, compiled, strategy, start), support=support)
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
@@ -425,8 +428,10 @@ def _check_always(request: Request, problem: Problem, schedule: Schedule) -> Non
 def _unit(request: Request, relation: Relation) -> Unit | None:
     if request.unit is None:
         return None
-    column = relation.column(request.unit, RELEASE)
-    return Unit(column.name, request.rows_per_unit, column.type)
+    unit = relation.unit
+    columns = unit.columns if unit is not None else (relation.column(request.unit, RELEASE),)
+    first, *others = ((column.name, column.type) for column in columns)
+    return Unit(first[0], request.rows_per_unit, first[1], tuple(others))
 
 
 def _histogram(request: Request, shape: Mapping[str, int]) -> LinearQuery | None:

@@ -185,7 +185,7 @@ def _private_names(
 ) -> tuple[Name, ...]:
     """All names of the private rows; the one that was given if there is no such table any more."""
     try:
-        return relations.describe(con, request.table, session.place, RELEASE).names
+        return relations.describe(con, request.table, session.place, RELEASE).private_names
     except TableError:
         return (private,)
 

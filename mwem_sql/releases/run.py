@@ -139,7 +139,10 @@ def charged(request: Request, output: Name | str) -> str:
 
 
 def _charge(request: Request, plan: Plan) -> Charge:
-    """What a release takes; its unit by the protected table's own name for it, if it has one."""
+    """What a release takes; its unit by the protected table's own name for it, if it has one, or by its table's."""
+    if plan.relation.unit is not None:
+        charge = Charge.of(plan.schedule.composition, plan.relation.unit.table.table, None)
+        return charge if plan.discovery is None else charge.finding(plan.discovery.threshold)
     origin = None if request.unit is None else plan.relation.origin(request.unit, RELEASE)
     unit = origin.name if origin is not None else request.unit
     charge = Charge.of(
@@ -163,7 +166,7 @@ def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, re
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
-        relation = relations.describe(con, request.table, session.place, RELEASE, snapshot)
+        relation = relations.describe(con, request.table, session.place, RELEASE, snapshot, unit=request.unit)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
         planned = _unit_column(plan.relation, request) or receipt.unit_id  # the debit may have marked it
         if relation != plan.relation or there.account != receipt.account or _unit_column(relation, request) != planned:
@@ -174,7 +177,9 @@ def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, re
 
 
 def _unit_column(relation: relations.Relation, request: Request) -> str:
-    """What the column that identifies a unit is known by; empty without a unit, or where a view computes it."""
+    """What the column, or table, of a unit is known by; empty without a unit, or where a view computes it."""
+    if relation.unit is not None:
+        return relation.unit.id
     origin = None if request.unit is None else relation.origin(request.unit, RELEASE)
     return origin.id if origin is not None else ""
 

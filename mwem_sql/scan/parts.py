@@ -19,7 +19,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.table import Names
 from mwem_sql.domains.classes import Classes
 from mwem_sql.language.ticks import cast
-from mwem_sql.scan.dialects.dialect import COUNT, ColumnReading, Dialect, PrivateRows, Unit, has_value
+from mwem_sql.scan.dialects.dialect import COUNT, ColumnReading, Dialect, PrivateRows, Unit
 
 AGGREGATES = 256
 """Aggregates of one SELECT. With more, fewer statements run; with thousands DuckDB plans longer than it runs."""
@@ -165,7 +165,7 @@ def units(dialect: Dialect, table: PrivateRows, unit: Unit, start: int, *, cost:
     count = exp.column(COUNT, table="__units")
     each = (
         exp.select(exp.alias_(dialect.count(None), COUNT)).from_(table.tree())
-        .where(has_value(exp.column(unit.column, quoted=True))).group_by(dialect.unit_key(unit))
+        .where(unit.known).group_by(*dialect.unit_key(unit))
     )  # fmt: skip
     used = exp.Literal.number(unit.rows)
     tests = [exp.LTE(this=count, expression=used), exp.GT(this=count.copy(), expression=used.copy())]

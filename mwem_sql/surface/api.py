@@ -204,6 +204,10 @@ def policy(con: object, *, require_caps: bool | None = None) -> pa.Table:
     return _table("mwem_policy", locals())
 
 
+def public(con: object, public_table: str) -> pa.Table:
+    return _table("mwem_public", locals())
+
+
 def attach(con: object, alias: str, source: object, *, ledger: str | None = None, timeout: float | None = None) -> None:
     """`source` may also be an ADBC connection to PostgreSQL or a SparkSession. A URI may have a password in it here,
     which is kept in memory only.

@@ -19,12 +19,14 @@ from sqlglot import exp
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy
+from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy, set_public
 from mwem_sql.boundary import relations
 from mwem_sql.boundary import sources as aliases
+from mwem_sql.boundary.keys import Keys
+from mwem_sql.boundary.public import check_public
 from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import MwemError, OptionError, OutputError, WorkloadError, refuse, spoken_by
+from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows
@@ -298,17 +300,23 @@ def budget(call: Arguments) -> Rows:
     session, function = call.session, call.function
     cap = Budget.parse(call["epsilon"], call["delta"] or 0, function)
     con = session.cursor()
-    relation = relations.describe(con, call.name("private_table"), session.place, function)
+    given = None if call["unit"] is None else call.name("unit")
+    relation = relations.describe(con, call.name("private_table"), session.place, function, unit=given)
+    rows_per_unit: int | None = read_whole(function, "rows_per_unit", call["rows_per_unit"], 1, 10**6)
     unit = None
-    if call["unit"] is not None:
-        given = call.name("unit")
+    if relation.unit is not None:
+        unit = relation.unit.table.table
+        if rows_per_unit != 1:
+            what = f"rows_per_unit ({rows_per_unit}) is not for a cap per row of {unit} and all rows that lead to it"
+            raise refuse(OptionError, function, what, "leave it out: each release says how many rows it uses")
+        rows_per_unit = None
+    elif given is not None:
         column = relation.origin(given, function)
         if column is None:
             what = f"unit ({given!r}) is computed by a view, so that a cap could not count by it"
             hint = f"name a column of {relation.charged.table} itself, or one that the view shows unchanged"
             raise refuse(OptionError, function, what, hint)
         unit = column.name
-    rows_per_unit = read_whole(function, "rows_per_unit", call["rows_per_unit"], 1, 10**6)
     if unit is None and rows_per_unit != 1:
         what = f"rows_per_unit ({rows_per_unit}) needs a unit"
         raise refuse(OptionError, function, what, "name the column that identifies a unit")
@@ -330,6 +338,32 @@ def budget(call: Arguments) -> Rows:
             "also_charged_as": ledger.other_names,
         }
     ]
+
+
+def public(call: Arguments) -> Rows:
+    session, function, text = call.session, call.function, call.name("public_table")
+    con = session.cursor()
+    found = catalog.find(con, text, session.place)
+    if found is None:
+        what = f"table ({text!r}) does not exist for this call"
+        near = catalog.nearest(con, text, session.place)
+        raise refuse(TableError, function, what, f"{near}name a table of an attached database, and COMMIT it first")
+    name = found[0]
+    check_public(con, found, (), "public table", function)
+    if catalog.is_read_only(con, name.database):
+        what = f"table ({name}) is in a database that cannot be written, so that nothing could be noted"
+        raise refuse(
+            OutputError, function, what, "ATTACH its file writable, or copy the table: CREATE TABLE ... AS FROM"
+        )
+    private = Keys.of(con, name, function).foreign(name)
+    if private:
+        parent = private[0].refers_to.table
+        what = f"table ({text!r}) has rows that belong to rows of {parent}, which is private"
+        raise refuse(
+            TableError, function, what, f"if {parent} is public, say so first: CALL mwem_public({literal(parent)})"
+        )
+    set_public(session.cursor(), name)
+    return [{"database_name": name.database, "schema_name": name.schema, "table_name": name.table, "public": True}]
 
 
 def ledger(call: Arguments) -> Rows:

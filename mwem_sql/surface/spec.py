@@ -360,8 +360,9 @@ _DECLARATIONS = (
             Parameter("delta", "0.0", TEXT, "0: epsilons are added up, and a release with a delta is refused. Above "
                                             "0: everything is counted in rho (zCDP) and converted once at this delta."),
             Parameter("unit", "NULL", VALUE, "Makes it a cap per person: every release of the table must give the "
-                                             "same unit."),
-            Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give."),
+                                             "same unit. A table: a row of it and all rows that lead to it by keys."),
+            Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give. Not for a table "
+                                                   "as unit: there each release says for itself."),
         ),
         columns=(
             ResultColumn("schema_name", "VARCHAR", "The table's schema."),
@@ -372,7 +373,7 @@ _DECLARATIONS = (
             ResultColumn("delta_spent", "DOUBLE", "The delta at which that was worked out."),
             ResultColumn("epsilon_left", "DOUBLE", "What is left."),
             ResultColumn("unit", "VARCHAR", "Whose rows are protected together; NULL: each row by itself."),
-            ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit count."),
+            ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit count; NULL: all, of a table as unit."),
             ResultColumn("seeded", "INTEGER", "Releases with a seed from before the cap, which no budget covers."),
             ResultColumn("also_charged_as", "VARCHAR", "Other names under which the same rows were charged, and what "
                                                        "was spent there."),
@@ -418,6 +419,20 @@ _DECLARATIONS = (
             ResultColumn("database_name", "VARCHAR", "The current database."),
             ResultColumn("require_caps", "BOOLEAN", "Whether every private table in it needs a cap before it is "
                                                     "released."),
+        ),
+    ),
+    SqlFunction(
+        name="mwem_public", body=bodies.public, section="Keep count", cost="nothing; the ledger notes it",
+        purpose="The curator's word that all rows of a table are public, so that private views may join it along its "
+                "key. Never for a table that was charged or capped.",
+        example="CALL mwem_public('icd_codes')  ->  census, main, icd_codes, true",
+        parameters=(Parameter("public_table", None, TEXT, "The table. It must have a PRIMARY KEY or UNIQUE constraint "
+                                                          "to be joined."),),
+        columns=(
+            ResultColumn("database_name", "VARCHAR", "The table's database."),
+            ResultColumn("schema_name", "VARCHAR", "Its schema."),
+            ResultColumn("table_name", "VARCHAR", "Its name."),
+            ResultColumn("public", "BOOLEAN", "true: it is public from now on."),
         ),
     ),
     SqlFunction(

@@ -48,15 +48,25 @@ class PrivateRows(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """Whose rows are protected together, and how many of them are read."""
+    """Whose rows are protected together, and how many of them are read.
+
+    `others` are the further columns, with their types, of a key of several.
+    """
 
     column: str
     rows: int
     type: str = "BIGINT"
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
-    def is_text(self) -> bool:
-        return self.type.startswith("VARCHAR")
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns that identify it, with their types."""
+        return ((self.column, self.type), *self.others)
+
+    @property
+    def known(self) -> exp.Expr:
+        """Whether a row is of a unit."""
+        return exp.and_(*(has_value(exp.column(name, quoted=True)) for name, _ in self.columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,13 +138,14 @@ class Dialect:
             return table.tree()
         key = self.unit_key(unit)
         ranked = [self.whole_code(classes) for classes in columns]
-        order = [exp.Ordered(this=item) for item in (self.hash([key, *ranked]), *ranked)]
-        rank = exp.Window(this=exp.RowNumber(), partition_by=[key.copy()], order=exp.Order(expressions=order))
+        order = [exp.Ordered(this=item) for item in (self.hash([*key, *ranked]), *ranked)]
+        partition = [column.copy() for column in key]
+        rank = exp.Window(this=exp.RowNumber(), partition_by=partition, order=exp.Order(expressions=order))
         names = dict.fromkeys(classes.attribute.name for classes in columns)
         kept = [exp.column(name, quoted=True) for name in names]
         inner = (
             exp.select(*kept, exp.alias_(rank, "__rank")).from_(table.tree())
-            .where(has_value(exp.column(unit.column, quoted=True)))
+            .where(unit.known)
         )  # fmt: skip
         bounded = (
             exp.select(*(column.copy() for column in kept)).from_(inner.subquery("__ranked"))
@@ -142,18 +153,20 @@ class Dialect:
         )  # fmt: skip
         return bounded.subquery("__bounded")
 
-    def unit_key(self, unit: Unit) -> exp.Expr:
-        """What distinguishes units: the bytes of a text, or a value of a type that all engines print the same way."""
-        column = exp.column(unit.column, quoted=True)
-        if unit.type in TEXT_TYPES:
-            return self.text(column, unit.type)
-        scale = scale_of(unit.type)
+    def unit_key(self, unit: Unit) -> list[exp.Expr]:
+        """What distinguishes units: the bytes of a text, or values of a type that all engines print the same way."""
+        return [self._unit_column(name, kind) for name, kind in unit.columns]
+
+    def _unit_column(self, name: str, kind: str) -> exp.Expr:
+        column = exp.column(name, quoted=True)
+        if kind in TEXT_TYPES:
+            return self.text(column, kind)
+        scale = scale_of(kind)
         if scale is None or scale.family not in {"integer", "date"}:
             raise refuse(
                 OptionError,
                 "mwem_release",
-                f"unit ({unit.column!r}) is of type {unit.type}, "
-                "of which engines print the same value in different ways",
+                f"unit ({name!r}) is of type {kind}, of which engines print the same value in different ways",
                 "identify units by a whole number, text, date or UUID",
             )
         return column
@@ -172,11 +185,13 @@ class Dialect:
             return self._counted(
                 [exp.column("t", table="__texts")], rows.select(exp.alias_(text, "t")).subquery("__texts")
             )
-        rows = rows.where(has_value(exp.column(unit.column, quoted=True))).distinct()
-        pairs = rows.select(exp.alias_(self.unit_key(unit), "u"), exp.alias_(text, "t")).subquery("__pairs")
-        key, value = exp.column("u", table="__pairs"), exp.column("t", table="__pairs")
-        order = [exp.Ordered(this=item) for item in (self.hash([key, value]), value.copy())]
-        rank = exp.Window(this=exp.RowNumber(), partition_by=[key.copy()], order=exp.Order(expressions=order))
+        names = [f"u{number}" if number else "u" for number in range(len(unit.columns))]
+        keys = [exp.alias_(key, name) for key, name in zip(self.unit_key(unit), names, strict=True)]
+        pairs = rows.where(unit.known).distinct().select(*keys, exp.alias_(text, "t")).subquery("__pairs")
+        key, value = [exp.column(name, table="__pairs") for name in names], exp.column("t", table="__pairs")
+        order = [exp.Ordered(this=item) for item in (self.hash([*key, value]), value.copy())]
+        partition = [column.copy() for column in key]
+        rank = exp.Window(this=exp.RowNumber(), partition_by=partition, order=exp.Order(expressions=order))
         ranked = exp.select(value.copy(), exp.alias_(rank, "r")).from_(pairs).subquery("__ranked")
         kept = exp.LTE(this=exp.column("r", table="__ranked"), expression=exp.Literal.number(unit.rows))
         bounded = exp.select(exp.column("t", table="__ranked")).from_(ranked).where(kept).subquery("__texts")

@@ -24,7 +24,6 @@ from mwem_sql.scan.dialects.dialect import (
     Unit,
     choose,
     first_of_runs,
-    has_value,
     is_null,
     missing,
     other,
@@ -73,11 +72,12 @@ class DuckDBDialect(Dialect):
             return table.tree()
         key = self.unit_key(unit)
         values = [_exact(attribute) for attribute in dict.fromkeys(classes.attribute for classes in columns)]
-        order = [exp.Anonymous(this="hash", expressions=[key.copy(), *values]), *(value.copy() for value in values)]
+        hashed = [*(column.copy() for column in key), *values]
+        order = [exp.Anonymous(this="hash", expressions=hashed), *(value.copy() for value in values)]
         ordered = exp.Order(expressions=[exp.Ordered(this=item) for item in order])
-        rank = exp.Window(this=exp.RowNumber(), partition_by=[key], order=ordered)
+        rank = exp.Window(this=exp.RowNumber(), partition_by=key, order=ordered)
         bounded = (
-            exp.select("*").from_(table.tree()).where(has_value(exp.column(unit.column, quoted=True)))
+            exp.select("*").from_(table.tree()).where(unit.known)
             .qualify(exp.LTE(this=rank, expression=exp.Literal.number(unit.rows)))
         )  # fmt: skip
         return bounded.subquery("__bounded")
@@ -86,10 +86,10 @@ class DuckDBDialect(Dialect):
         """A text that is compared by its bytes, whatever the collation of its column."""
         return exp.Collate(this=as_text(value, type_text), expression=exp.to_identifier("C", quoted=True))
 
-    def unit_key(self, unit: Unit) -> exp.Expr:
+    def _unit_column(self, name: str, kind: str) -> exp.Expr:
         """What distinguishes units: the bytes of a text. A collation takes 'aB3' for 'Ab3', which is another unit."""
-        column = exp.column(unit.column, quoted=True)
-        return exp.Anonymous(this="encode", expressions=[column]) if unit.is_text else column
+        column = exp.column(name, quoted=True)
+        return exp.Anonymous(this="encode", expressions=[column]) if kind.startswith("VARCHAR") else column
 
     def grouped(self, source: exp.Expr, columns: Sequence[Classes]) -> exp.Select:
         """Group by codes; where one is looked up by text, by the text, and then turn the groups into codes."""
