@@ -16,10 +16,12 @@ from typing import Any, Final
 import duckdb
 from sqlglot import exp
 
+from mwem_sql.accounting.accounts import TableCarrier
+from mwem_sql.accounting.caps import protected
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import levels as tables
+from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above, level_rows, read_levels, unit_column
-from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.read import read_workload
 from mwem_sql.domains.attribute import Attribute
@@ -31,6 +33,7 @@ from mwem_sql.language import conditions, dialect
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.loop.plan import divided, part_of
 from mwem_sql.platform.calls import uncollected
+from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.plan import Draft, Plan, Scope, check_possible, draft_of, plan_level
@@ -130,7 +133,7 @@ class Tree:
     def protects(self) -> str:
         """Whose rows neighbouring databases differ by, in words."""
         below = [f"{one.request.rows_per_unit:,} rows of {one.level.name}" for one in self.levels[1:]]
-        return f"one {self.root.level.name} and all that leads to it, at most {' and '.join(below)}"
+        return f"{protected(self.root.level.name, None)}, at most {' and '.join(below)}"
 
 
 @uncollected()
@@ -139,7 +142,7 @@ def plan_tree(session: Session, request: TablesRequest) -> Tree:
     con = session.cursor()
     levels = read_levels(con, request.tables, session.place)
     most = _most(request, levels)
-    ledger = _ledger_of(con, session, levels)
+    ledger = ledger_of(con, session, levels)
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
         alone = [read_domain(con, level.table, session.place, sandbox) for level in levels]
@@ -209,16 +212,22 @@ def _most_below(level: Level, most: int) -> int:
     return 1 if level.foreign in level.keys else most
 
 
-def _ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
-    """That of the root. A table below with a cap of its own counts other units."""
-    ledger = read_ledger(con, levels[0].table, session.place, RELEASE)
-    for level in levels[1:]:
-        other = read_ledger(con, level.table, session.place, RELEASE)
-        if other.cap is not None and other.account != ledger.account:
-            what = f"table ({level.name!r}) has a cap of its own, for {other.cap.protects}"
-            what += f", and a release with {levels[0].name} protects one {levels[0].name}"
-            raise refuse(BudgetError, RELEASE, what, f"have the curator decide: CALL mwem_budget('{levels[0].name}', epsilon)")
-    return ledger
+def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
+    """The ledger of all tables, whose units are rows of the root. Each of them carries the account from the debit on."""
+    root = levels[0]
+    unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.name)
+    ledger = read_ledger(con, unit, session.place, RELEASE)
+    others = [level.table.name for level in levels[1:]]
+    identity = ledger.identity
+    if identity.carrier is not None:
+        keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
+        identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
+    cap = ledger.cap
+    if cap is not None and (cap.rows_per_unit is not None or fold(cap.unit or "") != fold(root.name)):
+        what = f"the cap on {root.name} is for {cap.protects}, and a release of several tables protects one {root.name}"
+        hint = f"have the curator decide: CALL mwem_budget('{root.name}', epsilon, unit := '{root.name}')"
+        raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
+    return replace(ledger, identity=identity).at(con)
 
 
 def _check_discovered(level: Level, domain: Domain) -> None:
@@ -421,9 +430,6 @@ def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
 
 
 def same_rows(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, tree: Tree) -> bool:
-    """Whether tables and keys still are what was planned."""
+    """Whether tables, keys and account still are what was planned; the debit has opened the account."""
     levels = read_levels(con, request.tables, session.place)
     return levels == tuple(one.level for one in tree.levels)
-
-
-__all__ = ["LevelPlan", "Relation", "TablesRequest", "Tree", "plan_tree", "same_rows"]

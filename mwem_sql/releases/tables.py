@@ -21,13 +21,11 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.accounting.accounts import identity_of
-from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.caps import Charge, protected
 from mwem_sql.accounting.ledger import Receipt
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.domains.domain import Domain, Link
 from mwem_sql.errors import RELEASE, OutputError, refuse
-from mwem_sql.judge import grade
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.model.parents import Parents
@@ -64,8 +62,39 @@ class Drawn:
         return self.values.take(pa.array(rows))
 
 
-def run_tables(session: Session, request: TablesRequest) -> tuple[list[Name], dict[str, Any]]:
-    """Make the releases or find the stored ones; the outputs' names, in the order of the call, and the summary row."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Summaries:
+    """What a call returns: a row for all tables, and one for each, with its output, in the order of the call."""
+
+    row: dict[str, Any]
+    each: list[tuple[Name, dict[str, Any]]]
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Sequence[Name],
+        stored: Mapping[Name, Mapping[str, Any]],
+        protects: str,
+        seconds: float,
+        warnings: Sequence[str | None],
+        *,
+        reused: bool,
+    ) -> Summaries:
+        """`stored` are the facts of each output, the root's first; `outputs` are in the order of the call."""
+        each = {
+            output: summary.row(output, {**facts, "protects": protects}, seconds, [], reused=reused)
+            for output, facts in stored.items()
+        }
+        facts = list(stored.values())
+        whole = {**facts[0], **_added(facts), "protects": protects}
+        row = summary.row(", ".join(map(str, stored)), whole, seconds, warnings, reused=reused)
+        words = [one["quality"] for one in each.values()]
+        row["quality"] = max(words, key=("good", "fair", "poor").index)
+        return cls(row=row, each=[(output, each[output]) for output in outputs])
+
+
+def run_tables(session: Session, request: TablesRequest) -> Summaries:
+    """Make the releases, or find the stored ones."""
     started = time.monotonic()
     calls.stands("mwem_ledger() tells the same: nothing was charged. Call again, at no loss")
     con = session.cursor()
@@ -79,9 +108,9 @@ def run_tables(session: Session, request: TablesRequest) -> tuple[list[Name], di
         if stored is not None:
             reuse.check_seed(con, session, request.first, named[0][0])
             _restore(session, request, stored)
-            facts = [one.facts for one in stored]
-            row = _row([one.name for one in stored], facts, _protects(stored), time.monotonic() - started, [])
-            return outputs, row | {"reused": True}
+            seconds, warnings = time.monotonic() - started, [*_kept_warnings(stored)]
+            kept = {one.name: one.facts for one in stored}
+            return Summaries.of(outputs, kept, _protects(stored), seconds, warnings, reused=True)
         announce(request.first.table, "planning")
         tree = plan_tree(session, request)
         by_table = {tuple(private.identity): output for private, output in named}
@@ -111,8 +140,8 @@ def run_tables(session: Session, request: TablesRequest) -> tuple[list[Name], di
                 tree.ledger.close(session.cursor(), receipt.entry, status, rho)
         announce(request.first.table, "done")
         warnings = [*_warnings(tree, made), uncapped(request.first, tree.ledger, receipt)]
-        facts = [one.facts for one in made]
-        return outputs, _row(ordered, facts, tree.protects, time.monotonic() - started, warnings)
+        facts = {output: one.facts for output, one in zip(ordered, made, strict=True)}
+        return Summaries.of(outputs, facts, tree.protects, time.monotonic() - started, warnings, reused=False)
 
 
 def _fingerprint(
@@ -158,7 +187,7 @@ def _charge(tree: Tree) -> Charge:
     """All of the budget: a unit is a row of the root, and what leads to it."""
     composition = tree.root.plan.schedule.composition
     limit = sum((one.plan.schedule.limit for one in tree.levels), Fraction(0))
-    return Charge.of(replace(composition, limit=limit))
+    return Charge.of(replace(composition, limit=limit), tree.root.level.name, None)
 
 
 def _check_of(session: Session, request: TablesRequest, tree: Tree, receipt: Receipt) -> execution.Check:
@@ -166,8 +195,8 @@ def _check_of(session: Session, request: TablesRequest, tree: Tree, receipt: Rec
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
-        ledger = replace(tree.ledger, identity=identity_of(tree.root.level.table, catalog.databases(con))).at(con)
-        if not same_rows(con, session, request, tree) or ledger.account != receipt.account:
+        account = tree.ledger.at(con).account
+        if not same_rows(con, session, request, tree) or account != receipt.account:
             raise execution.ChangedError
         return lambda: None
 
@@ -207,7 +236,7 @@ def _run_and_store(
         counts = answers.pop(0)
         if one.level.parent is None:
             outcome = run_loop(one.request, one.plan, counts, accountant, noise)
-            made.append(made_of(one.request, one.plan, outcome, marks))
+            made.append(_of_root(table, made_of(one.request, one.plan, outcome, marks)))
             announce(table, "rows")
             drawn.append(_root_rows(session, made[-1], one.plan.compiled.published, generator))
             continue
@@ -230,6 +259,11 @@ def _run_and_store(
     return [
         replace(one, facts=one.facts | {"release": release}) for one, release in zip(made, releases, strict=True)
     ]
+
+
+def _of_root(table: str, made: Made) -> Made:
+    """A unit has one row of the root, by its key."""
+    return replace(made, facts=made.facts | {"unit": table, "units_cut": 0.0, "units_cut_within": 0.0})
 
 
 def _parents(above: Drawn, table: str) -> Integers:
@@ -376,7 +410,7 @@ def _given(
 def _protects(stored: Sequence[Stored]) -> str:
     """Whose rows neighbouring databases differ by, in words."""
     below = [f"{one.facts['rows_per_unit']:,} rows of {one.domain.table}" for one in stored[1:]]
-    return f"one {stored[0].domain.table} and all that leads to it, at most {' and '.join(below)}"
+    return f"{protected(stored[0].domain.table, None)}, at most {' and '.join(below)}"
 
 
 def _warnings(tree: Tree, made: Sequence[Made]) -> Iterator[str]:
@@ -387,26 +421,20 @@ def _warnings(tree: Tree, made: Sequence[Made]) -> Iterator[str]:
                 yield f"{one.level.name}: {text}"
 
 
-def _row(
-    outputs: Sequence[Name],
-    facts: Sequence[Mapping[str, Any]],
-    protects: str,
-    seconds: float,
-    warnings: Sequence[str | None],
-) -> dict[str, Any]:
-    """One row for all tables: numbers add up, and the error and the quality are those of the worst."""
-    added = ("rows", "rounds", "queries", "attributes", "cells", "measured")
+def _kept_warnings(stored: Sequence[Stored]) -> Iterator[str]:
+    for one in stored:
+        text = summary.rows_used_warning(one.facts)
+        if text:
+            yield f"{one.domain.table}: {text}"
+
+
+def _added(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Numbers of all tables together; the error is that of the worst."""
+    names = ("rows", "rounds", "queries", "attributes", "cells", "measured")
     worst = max(facts, key=lambda one: one["mean_error"] or 0.0)
-    whole = {
-        **facts[0],
-        **{name: sum(one[name] for one in facts) for name in added},
+    return {
+        **{name: sum(one[name] for one in facts) for name in names},
         "mean_error": worst["mean_error"],
         "mean_error_within": worst["mean_error_within"],
         "wrong": max(one["wrong"] for one in facts),
-        "protects": protects,
     }
-    row = summary.row(", ".join(map(str, outputs)), whole, seconds, warnings, reused=False)
-    words = [grade.word(one) for one in facts]
-    return row | {"quality": max(words, key=("good", "fair", "poor").index)}
-
-

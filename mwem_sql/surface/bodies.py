@@ -150,7 +150,7 @@ def request(call: Arguments) -> Request:
 
 def release(call: Arguments) -> Rows:
     if isinstance(call["private_table"], list):
-        return [run_tables(call.session, tables_request(call))[1]]
+        return [run_tables(call.session, tables_request(call)).row]
     return [run_release(call.session, request(call))[1]]
 
 
