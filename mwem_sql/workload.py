@@ -342,6 +342,15 @@ def _each(column: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
     return out
 
 
+def check_of(workload: Workload, table: str, output: str) -> None:
+    """Refuse a row that counts rows of another table than those that are asked about."""
+    for number, query in enumerate(workload, start=1):
+        if query.of is not None and fold(query.of) != fold(table):
+            what = f"row {number} of the workload counts rows of {query.of!r}, and {output} has those of {table}"
+            hint = f"CREATE TABLE questions AS FROM workload WHERE of = {literal(table)}, and ask these"
+            raise refuse_query(what, hint)
+
+
 def read_list(text: str) -> list[str] | None:
     """The items of a list as DuckDB prints it into a VARCHAR: [sex, 'my age']; None of other texts."""
     item = r"'(?:[^'\\]|\\.)*'|[^\s'\[\],][^'\[\],]*"

@@ -76,13 +76,12 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
         certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
-        "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "rules": "rules", "unit": "unit",
-        "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
-        "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
-        context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
+        "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
+        "rules": "rules", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
+        "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
@@ -96,7 +95,7 @@ COMMENT ON MACRO TABLE mwem_plan IS 'What a release would run and cost, as rows 
 Example: FROM mwem_plan(''adult'', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit'']: a table for each, whose keys join.
 workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
 epsilon  The privacy budget of this release. Smaller is more private, and noisier.
 delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.

@@ -47,6 +47,7 @@ from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
+from mwem_sql.workload import check_of
 
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
@@ -78,6 +79,8 @@ class Plan:
     """What rules say, as counts that are 0."""
     ledger: Ledger | None = None
     """As it was read for this plan; None if a release stands for the table."""
+    part: Fraction = Fraction(1)
+    """Of the budget."""
     discovery: Discovery | None = None
     """Columns whose values are to be found first; None once they are, or where there are none."""
 
@@ -122,6 +125,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         else _relation_of(release)
     )
     relation.check_unit(request.unit, RELEASE)
+    check_of(request.workload, relation.name.table, relation.name.table)
     with Sandbox(session.settings) as sandbox:
         domain = (
             with_names(
@@ -214,6 +218,7 @@ def _plan(
         idle=tuple(idle),
         public=public,
         ledger=ledger,
+        part=scope.part,
         discovery=discovery if before is None else None,
     )
 
@@ -223,7 +228,8 @@ def schedule_of(request: Request, plan: Plan) -> Schedule:
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
     if plan.discovery is not None:
         request = replace(request, budget=rest_of(request.budget))
-    return _schedule(request, strategy, plan.problem, in_rho=plan.cap is not None and not plan.cap.pure)
+    in_rho = plan.part < 1 or (plan.cap is not None and not plan.cap.pure)
+    return _schedule(request, strategy, plan.problem, in_rho=in_rho, part=plan.part)
 
 
 def _relation_of(release: Stored) -> Relation:

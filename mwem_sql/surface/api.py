@@ -118,7 +118,7 @@ def release(
         return _run("mwem_release", given, work)
 
 
-def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
+def plan(con: object, table: str | Sequence[str], workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
     return _table("mwem_plan", locals())
 
 

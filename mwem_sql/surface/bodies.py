@@ -28,7 +28,7 @@ from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
-from mwem_sql.explain.explain import plan_rows
+from mwem_sql.explain.explain import plan_rows, tree_rows
 from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.language.dialect import fold
@@ -161,6 +161,8 @@ def tables_request(call: Arguments) -> TablesRequest:
 
 def plan(call: Arguments) -> Rows:
     with spoken_by(call.function):
+        if isinstance(call["private_table"], list):
+            return list(tree_rows(call.session, tables_request(call)))
         return list(plan_rows(call.session, request(call)))
 
 

@@ -49,7 +49,7 @@ _DECLARATIONS = (
         name="mwem_plan", body=bodies.plan, section="Release", cost="nothing",
         purpose="What a release would run and cost, as rows (item, value). Reads no private row.",
         example="FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...",
-        parameters=(shared.TABLE, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
+        parameters=(shared.TABLES, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
         columns=(
             ResultColumn("item", "VARCHAR", "What a line is about: expect, advice, epsilon, noise scale ..."),
             ResultColumn("value", "VARCHAR", "What there is to say about it."),
