@@ -57,7 +57,7 @@ def read_levels(con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Pla
     """The levels of some tables, the root first and each after its parent; refused if keys do not make them a tree."""
     tables = [relations.describe(con, text, place, RELEASE) for text in texts]
     for text, table in zip(texts, tables, strict=True):
-        _check_table(con, text, table, tables[0])
+        _check_table(text, table, tables[0])
     names = [table.name for table in tables]
     twice = next((text for text, name in zip(texts, names, strict=True) if names.count(name) > 1), None)
     if twice is not None:
@@ -82,7 +82,7 @@ def _refused(what: str, hint: str) -> MwemError:
     return refuse(TableError, RELEASE, what, hint)
 
 
-def _check_table(con: duckdb.DuckDBPyConnection, text: str, table: Relation, first: Relation) -> None:
+def _check_table(text: str, table: Relation, first: Relation) -> None:
     """A plain table of DuckDB's: keys are declared between such."""
     if table.source is not None or table.files is not None or table.below:
         kind = "a table of a source" if table.source is not None else "a file" if table.files is not None else "a view"
@@ -101,7 +101,9 @@ def _check_keys(table: str, leads: Sequence[ForeignKey]) -> None:
             what = f"table ({table!r}) leads to itself by its key ({columns}), so that rows of it have no one unit"
             raise _refused(what, f"release a copy without that key: CREATE TABLE {table}_copy AS FROM {table}")
         if len(key.columns) > 1:
-            what = f"table ({table!r}) leads to {key.refers_to.table} by a key of {len(key.columns)} columns ({columns})"
+            what = (
+                f"table ({table!r}) leads to {key.refers_to.table} by a key of {len(key.columns)} columns ({columns})"
+            )
             raise _refused(what, f"give {key.refers_to.table} a key of one column, and let {table} refer to that")
     if len(leads) > 1:
         ways = " and ".join(f"{key.refers_to.table} by {', '.join(key.columns)}" for key in leads[:2])
@@ -112,7 +114,9 @@ def _check_keys(table: str, leads: Sequence[ForeignKey]) -> None:
 def _no_root(keys: Keys, roots: Sequence[str], tables: Sequence[Relation]) -> MwemError:
     if not roots:
         return _refused("tables lead to one another along keys in a circle", "leave one of the tables out")
-    what = f"tables ({', '.join(map(literal, roots))}) lead to none of the others, and one table may: its rows are units"
+    what = (
+        f"tables ({', '.join(map(literal, roots))}) lead to none of the others, and one table may: its rows are units"
+    )
     first, other = (next(each.name for each in tables if each.name.table == root) for root in roots[:2])
     hint = f"leave one of them out; or declare the FOREIGN KEY: {declaration(other, first, keys.unique(first))}"
     return _refused(what, hint)
@@ -130,9 +134,7 @@ def _level(keys: Keys, table: Relation, leads: Sequence[ForeignKey], tables: Seq
     if leads:
         (key,) = leads
         place = order.index(key.refers_to)
-        referred = next(
-            column for column in tables[place].columns if fold(column.name) == fold(key.refers_columns[0])
-        )
+        referred = next(column for column in tables[place].columns if fold(column.name) == fold(key.refers_columns[0]))
         foreign = columns[fold(key.columns[0])]
         level = Level(table=table, keys=single, parent=place, foreign=foreign, refers_to=referred)
     for column in filter(None, (*level.keys, level.foreign)):
@@ -192,7 +194,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> 
     return replace(level.table, columns=tuple(columns), rows=select.subquery("__mwem_level"))
 
 
-def unit_column(levels: Sequence[Level], place: int) -> Column:
+def unit_column(levels: Sequence[Level]) -> Column:
     """The column of a level below the root that identifies a unit: the root's key."""
     key = levels[0].keys[0]
     return Column(column_above(levels[0], key.name), key.type, key.nullable)

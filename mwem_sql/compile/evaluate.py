@@ -212,9 +212,7 @@ def _columns_above(
 ) -> Iterator[tuple[str, tuple[str, pa.Array]]]:
     """Columns of tables above, as expressions may name them: person.age, and age."""
     for table in domain.above:
-        fields = {
-            name.partition(".")[2]: typed for name, typed in columns.items() if name.startswith(f"{table}.")
-        }
+        fields = {name.partition(".")[2]: typed for name, typed in columns.items() if name.startswith(f"{table}.")}
         if fields:
             kinds = ", ".join(f"{dialect.quoted(name)} {kind}" for name, (kind, _) in fields.items())
             arrays = [array for _, array in fields.values()]

@@ -118,8 +118,14 @@ class Domain:
     def own(self) -> tuple[str, ...]:
         """The columns of the table itself: not those of tables above, nor what is counted of tables below."""
         below = () if self.link is None else self.link.below
-        above = tuple(f"{table}." for table in self.above)
-        return tuple(name for name in self.columns if name not in below and not (above and name.startswith(above)))
+        return tuple(name for name in self.columns if name not in below and self.column_above(name) is None)
+
+    def column_above(self, name: str) -> tuple[str, str] | None:
+        """The table above that a column is of, and what it is called there; None for a column of the table itself."""
+        for table in self.above:
+            if name.startswith(f"{table}."):
+                return table, name.removeprefix(f"{table}.")
+        return None
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Domain:

@@ -86,7 +86,5 @@ class Parents:
 
     def _sets(self, state: State) -> list[Names]:
         """The largest sets of the parents' attributes that the cliques hold."""
-        held: list[Clique] = [
-            clique.intersection(self.codes) for tree in state.trees for clique in tree.layout.cliques
-        ]
+        held: list[Clique] = [clique.intersection(self.codes) for tree in state.trees for clique in tree.layout.cliques]
         return [tuple(name for name in self.codes if name in one) for one in maximal(filter(None, held))]

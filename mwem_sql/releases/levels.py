@@ -19,6 +19,7 @@ from sqlglot import exp
 from mwem_sql.accounting.accounts import TableCarrier
 from mwem_sql.accounting.caps import protected
 from mwem_sql.accounting.ledger import Ledger, read_ledger
+from mwem_sql.algebra.measurement import Kind
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above, level_rows, read_levels, unit_column
@@ -27,7 +28,15 @@ from mwem_sql.compile.read import read_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
 from mwem_sql.errors import (
-    RELEASE, BudgetError, DomainError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse,
+    RELEASE,
+    BudgetError,
+    DomainError,
+    OptionError,
+    PredicateError,
+    WorkloadError,
+    did_you_mean,
+    literal,
+    refuse,
 )  # fmt: skip
 from mwem_sql.language import conditions, dialect
 from mwem_sql.language.dialect import fold, quoted
@@ -113,8 +122,6 @@ class LevelPlan:
     level: Level
     request: Request
     plan: Plan
-    above: Mapping[str, tuple[int, str]]
-    """Of each attribute of tables above: the place of the table, and the column there."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +135,11 @@ class Tree:
     @property
     def root(self) -> LevelPlan:
         return self.levels[0]
+
+    @property
+    def limit(self) -> Fraction:
+        """What all tables take together, in epsilon or rho."""
+        return sum((one.plan.schedule.limit for one in self.levels), Fraction(0))
 
     @property
     def protects(self) -> str:
@@ -179,10 +191,7 @@ def plan_tree(session: Session, request: TablesRequest) -> Tree:
             above=frozenset(_above(levels, place)).intersection(drafts[place].compiled.classes),
         )
         plan = plan_level(session, requests[place], scope, drafts[place], ledger)
-        above = {
-            name: found for name, found in _above(levels, place).items() if name in drafts[place].compiled.classes
-        }
-        plans.append(LevelPlan(level=levels[place], request=requests[place], plan=plan, above=above))
+        plans.append(LevelPlan(level=levels[place], request=requests[place], plan=plan))
     return Tree(levels=tuple(plans), ledger=ledger)
 
 
@@ -213,7 +222,7 @@ def _most_below(level: Level, most: int) -> int:
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
-    """The ledger of all tables, whose units are rows of the root. Each of them carries the account from the debit on."""
+    """The ledger of all tables, whose units are rows of the root. Each carries the account from the debit on."""
     root = levels[0]
     unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.name)
     ledger = read_ledger(con, unit, session.place, RELEASE)
@@ -238,7 +247,7 @@ def _check_discovered(level: Level, domain: Domain) -> None:
 
 
 def _above(levels: Sequence[Level], place: int) -> dict[str, tuple[int, str]]:
-    """The columns of the tables above, as a level calls them: which table's they are, and what they are called there."""
+    """The columns of the tables above, as a level calls them: the place of their table, and what it calls them."""
     return {
         column_above(levels[other], column.name): (other, column.name)
         for other in tables.above(levels, place)
@@ -298,7 +307,9 @@ def _by_level(levels: Sequence[Level], domains: Sequence[Domain], workload: Work
         else:
             what = f"row {number} of the workload is of {query.of!r}, which is not a table of this call"
             listed = [level.name for level in levels]
-            raise refuse(WorkloadError, RELEASE, what, f"{did_you_mean(query.of, listed)}of is one of {', '.join(listed)}")
+            raise refuse(
+                WorkloadError, RELEASE, what, f"{did_you_mean(query.of, listed)}of is one of {', '.join(listed)}"
+            )
         out[place].append(query)
     for place, level in enumerate(levels):
         _check_keys(level, domains[place], out[place])
@@ -326,7 +337,8 @@ def _table_of(levels: Sequence[Level], domains: Sequence[Domain], query: Query, 
         return first
     if not fitting and refused is not None:
         raise refused
-    what = f"row {number} of the workload ({query.label!r}) may count rows of {' or of '.join(levels[k].name for k in fitting)}"
+    among = " or of ".join(levels[place].name for place in fitting)
+    what = f"row {number} of the workload ({query.label!r}) may count rows of {among}"
     raise refuse(WorkloadError, RELEASE, what, f"say which: of := {literal(levels[fitting[0]].name)}")
 
 
@@ -413,7 +425,7 @@ def _parts(requests: Sequence[Request], drafts: Sequence[Draft]) -> list[Fractio
     Its cells are those of its questions. Its noise grows with the rows of a unit, and so do its own rows, of which an
     error is a share: between one row of a unit and all of them, the square root counts.
     """
-    kind = "zcdp" if requests[0].budget.delta else "pure"
+    kind: Kind = "zcdp" if requests[0].budget.delta else "pure"
     sizes = [_cells(draft.compiled) for draft in drafts]
     lines = zip(requests, sizes, strict=True)
     return divided(Fraction(1), [part_of(one.rows_per_unit**0.5, cells, kind) for one, cells in lines])
@@ -425,7 +437,7 @@ def _cells(compiled: Compiled) -> float:
 
 
 def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
-    column = unit_column(levels, place)
+    column = unit_column(levels)
     return Unit(column.name, most[levels[place].name], column.type)
 
 

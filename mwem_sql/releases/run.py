@@ -232,9 +232,7 @@ class Made:
         return int(self.facts["rows"])
 
 
-def made_of(
-    request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None
-) -> Made:
+def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None) -> Made:
     """What is stored of an outcome; with as many rows as it says, or as are known."""
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.

@@ -27,7 +27,16 @@ from mwem_sql.scan.engines.protocol import ChangedError, RowEngine, Snapshot
 from mwem_sql.scan.parts import Aggregates, GroupBy, Product
 from mwem_sql.scan.pushdown import Pushdown
 
-__all__ = ["ChangedError", "Check", "Fingerprint", "all_answers", "as_described", "engine_of", "true_answers", "value_counts"]
+__all__ = [
+    "ChangedError",
+    "Check",
+    "Fingerprint",
+    "all_answers",
+    "as_described",
+    "engine_of",
+    "true_answers",
+    "value_counts",
+]
 
 GROUPS = 2**18
 """Groups that are read at a time. Memory grows with it; with fewer, the fixed cost of a batch is paid more often."""

@@ -95,8 +95,9 @@ def release(
     **options: Any,
 ) -> Release | tuple[Release, ...]:  # fmt: skip
     """`con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a
-    table, or the path of a file, or a list of tables, and then a release of each comes back; `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
-    `progress` shows a line about how far it is: True always, False never, None on a terminal and in a notebook.
+    table, or the path of a file, or a list of tables: then a release of each comes back. `workload` is the name of a
+    table, a Workload, or a frame of pandas, Polars or Arrow. `progress` shows a line about how far it is: True
+    always, False never, None on a terminal and in a notebook.
 
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.

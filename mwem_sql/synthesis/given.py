@@ -14,20 +14,20 @@ from typing import Final
 
 import numpy as np
 
-from mwem_sql.algebra.arrays import Floats, Integers
+from mwem_sql.algebra.arrays import Floats, Integers, Places
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.state import State
-from mwem_sql.model.tree import Tree
-from mwem_sql.synthesis.deal import Codes
 from mwem_sql.synthesis.rounding import golden_offsets
 
 AT_ONCE: Final = 2**22
 """Cells of all groups that are worked on at once. Larger: more memory, fewer passes over a tree."""
 
 
-def draw_given(state: State, given: Mapping[str, Codes], rows: int, generator: np.random.Generator) -> dict[str, Codes]:
+def draw_given(
+    state: State, given: Mapping[str, Places], rows: int, generator: np.random.Generator
+) -> dict[str, Places]:
     """The class of each row in each attribute that is not given. `given` has one class for each of the rows."""
-    drawn: dict[str, Codes] = {}
+    drawn: dict[str, Places] = {}
     for tree in state.trees:
         own = [name for name in tree.attributes if name not in given]
         if own:
@@ -41,10 +41,10 @@ def draw_given(state: State, given: Mapping[str, Codes], rows: int, generator: n
 def _drawn_of_tree(
     walk: Sequence[tuple[Table, Names]],
     own: Sequence[str],
-    given: Mapping[str, Codes],
+    given: Mapping[str, Places],
     rows: int,
     generator: np.random.Generator,
-) -> dict[str, Codes]:
+) -> dict[str, Places]:
     """All that a tree has of its own, for groups of rows that are alike in what is given."""
     sizes = {name: size for table, _ in walk for name, size in zip(table.names, table.shape, strict=True)}
     group, firsts = _groups(given, sizes, rows)
@@ -58,11 +58,11 @@ def _drawn_of_tree(
         end = min(begin + step, len(firsts))
         places = order[ends[begin] : ends[end]]
         evidence = {name: codes_of[firsts[begin:end]] for name, codes_of in given.items()}
-        _deal(walk, evidence, group[places] - begin, places, codes, generator)
+        _deal(_conditional(walk, evidence), group[places] - begin, places, codes, generator)
     return {name: codes[name] for name in own}
 
 
-def _groups(given: Mapping[str, Codes], sizes: Mapping[str, int], rows: int) -> tuple[Integers, Integers]:
+def _groups(given: Mapping[str, Places], sizes: Mapping[str, int], rows: int) -> tuple[Integers, Integers]:
     """The group of each row, by what is given, and the first row of each group; neighbours are alike."""
     group, firsts = np.zeros(rows, dtype=np.int64), np.zeros(min(rows, 1), dtype=np.int64)
     for name, codes in given.items():
@@ -72,15 +72,14 @@ def _groups(given: Mapping[str, Codes], sizes: Mapping[str, int], rows: int) -> 
 
 
 def _deal(
-    walk: Sequence[tuple[Table, Names]],
-    evidence: Mapping[str, Codes],
+    cliques: Sequence[tuple[Table, Names]],
     group: Integers,
     places: Integers,
-    codes: Mapping[str, Codes],
+    codes: Mapping[str, Places],
     generator: np.random.Generator,
 ) -> None:
-    """Write the codes of the rows at `places`, which are sorted by their group."""
-    for tables, shared in _conditional(walk, evidence):
+    """Write the codes of the rows at `places`, which are sorted by their group. `cliques` are conditional tables."""
+    for tables, shared in cliques:
         new = tables.names[1 + len(shared) :]
         if not new:
             continue
@@ -113,8 +112,8 @@ def _even_counts(weights: Floats, counts: Integers, generator: np.random.Generat
     return np.asarray(np.diff(ends, axis=1, prepend=0))
 
 
-def _conditional(walk: Sequence[tuple[Table, Names]], evidence: Mapping[str, Codes]) -> list[tuple[Table, Names]]:
-    """Each clique as a table of groups (the first axis, without a name), what it shares with those before, and the rest.
+def _conditional(walk: Sequence[tuple[Table, Names]], evidence: Mapping[str, Places]) -> list[tuple[Table, Names]]:
+    """Each clique as a table: an axis for groups, without a name, those shared with cliques before, and the rest.
 
     Its weights are in proportion to the chance of the rest given group and shared: what is given of cliques behind it
     has come up by messages.
@@ -140,7 +139,7 @@ def _conditional(walk: Sequence[tuple[Table, Names]], evidence: Mapping[str, Cod
     return out
 
 
-def _restricted(table: Table, evidence: Mapping[str, Codes]) -> Table:
+def _restricted(table: Table, evidence: Mapping[str, Places]) -> Table:
     """The part of a table that agrees with what is given, for each group."""
     fixed = [name for name in table.names if name in evidence]
     free = tuple(name for name in table.names if name not in evidence)
