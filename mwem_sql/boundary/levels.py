@@ -64,14 +64,14 @@ def read_levels(con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Pla
         raise _refused(f"tables ({', '.join(map(literal, texts))}) has {twice!r} twice", "name each table once")
     keys = Keys.of(con, names[0], RELEASE)
     leads = [[key for key in keys.foreign(name) if key.refers_to in names] for name in names]
-    for name, own in zip(names, leads, strict=True):
-        _check_keys(name.table, own)
-    roots = [name for name, own in zip(names, leads, strict=True) if not own]
+    for name, each in zip(names, leads, strict=True):
+        _check_keys(name.table, each)
+    roots = [name for name, each in zip(names, leads, strict=True) if not each]
     if len(roots) != 1:
         raise _no_root(keys, [name.table for name in roots], tables)
     order = [names.index(roots[0])]
     for place_ in order:
-        order += [k for k, own in enumerate(leads) if own and own[0].refers_to == names[place_] and k not in order]
+        order += [k for k, each in enumerate(leads) if each and each[0].refers_to == names[place_] and k not in order]
     if len(order) < len(names):
         lost = next(name.table for k, name in enumerate(names) if k not in order)
         raise _refused(f"table ({lost!r}) leads to itself along keys", "leave one of the tables out")

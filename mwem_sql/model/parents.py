@@ -77,14 +77,14 @@ class Parents:
         """The parents' attributes that attributes of the level, connected with one another, are in a clique with."""
         for tree in state.trees:
             cliques = tree.layout.cliques
-            own = [clique.difference(self.codes) for clique in cliques]
-            for group in connected([names for names in own if names]):
-                inside = [clique for clique, names in zip(cliques, own, strict=True) if names]
+            rest = [clique.difference(self.codes) for clique in cliques]
+            inside = [clique for clique, names in zip(cliques, rest, strict=True) if names]
+            for group in connected([names for names in rest if names]):
                 shared = frozenset().union(*(inside[number].intersection(self.codes) for number in group))
                 if len(shared) > 1:
                     yield tuple(name for name in self.codes if name in shared)
 
     def _sets(self, state: State) -> list[Names]:
         """The largest sets of the parents' attributes that the cliques hold."""
-        held: list[Clique] = [clique.intersection(self.codes) for tree in state.trees for clique in tree.layout.cliques]
-        return [tuple(name for name in self.codes if name in one) for one in maximal(filter(None, held))]
+        sets: list[Clique] = [clique.intersection(self.codes) for tree in state.trees for clique in tree.layout.cliques]
+        return [tuple(name for name in self.codes if name in one) for one in maximal(filter(None, sets))]

@@ -60,9 +60,9 @@ class Drawing:
             rows_of[table] = rows
             rows = self._drawn[table].parents[rows]
         return {
-            name: self._codes_of(*found, each)[rows_of[found[0]]]
+            name: self._codes_of(*column, each)[rows_of[column[0]]]
             for name, each in classes.items()
-            if (found := domain.column_above(name)) is not None
+            if (column := domain.column_above(name)) is not None
         }
 
     def _codes_of(self, table: str, column: str, classes: Classes) -> Codes:
@@ -103,10 +103,10 @@ class Drawing:
     def rows(self, domain: Domain) -> SyntheticRows:
         """Rows as they are written: columns of keys first, then the table's own attributes."""
         link, drawn = link_of(domain), self._drawn[domain.table]
-        own = [name for name in domain.own if name in drawn.values.column_names]
+        names = [name for name in domain.own if name in drawn.values.column_names]
         computed = {each.name: each.type for each in domain.computed}
-        types = dict.fromkeys(drawn.keys, NUMBER) | {name: computed.get(name) or domain[name].type for name in own}
-        columns = [*map(pa.array, drawn.keys.values()), *map(drawn.values.column, own)]
+        types = dict.fromkeys(drawn.keys, NUMBER) | {name: computed.get(name) or domain[name].type for name in names}
+        columns = [*map(pa.array, drawn.keys.values()), *map(drawn.values.column, names)]
         table = pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
         return SyntheticRows(types, table.to_reader(), {name: _key(link, name) for name in drawn.keys})
 

@@ -125,7 +125,7 @@ class LevelPlan:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tree:
+class TreePlan:
     """What would run for several tables, the root first and each after its parent. Public all of it."""
 
     levels: tuple[LevelPlan, ...]
@@ -149,7 +149,7 @@ class Tree:
 
 
 @uncollected()
-def plan_tree(session: Session, request: TablesRequest) -> Tree:
+def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     """What would run for a request; every refusal of the workload happens here."""
     con = session.cursor()
     levels = read_levels(con, request.tables, session.place)
@@ -163,16 +163,16 @@ def plan_tree(session: Session, request: TablesRequest) -> Tree:
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
         rows = [level_rows(levels, place, numbers) for place in places]
         domains = [_domain(levels, place, alone, numbers) for place in places]
-        asked = _by_level(levels, domains, request.first.workload)
+        questions = _by_level(levels, domains, request.first.workload)
         # From below: what a table asks of those above it is asked of its parent, which may be its parent's turn then.
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            asked[parent] += _of_parent(levels, place, domains, asked[place], asked[parent])
+            questions[parent] += _of_parent(levels, place, domains, questions[place], questions[parent])
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),
-                workload=Workload(tuple(query._replace(of=None) for query in asked[place])),
+                workload=Workload(tuple(query._replace(of=None) for query in questions[place])),
                 unit=levels[0].name if place else None,
                 rows_per_unit=most[levels[place].name] if place else 1,
             )
@@ -192,7 +192,7 @@ def plan_tree(session: Session, request: TablesRequest) -> Tree:
         )
         plan = plan_level(session, requests[place], scope, drafts[place], ledger)
         plans.append(LevelPlan(level=levels[place], request=requests[place], plan=plan))
-    return Tree(levels=tuple(plans), ledger=ledger)
+    return TreePlan(levels=tuple(plans), ledger=ledger)
 
 
 def _most(request: TablesRequest, levels: Sequence[Level]) -> dict[str, int]:
@@ -347,9 +347,11 @@ def _check_keys(level: Level, domain: Domain, queries: Sequence[Query]) -> None:
     if not queries:
         return
     read = {name for parts in read_workload(domain, _plain(queries)).parts for part in parts for name in part.columns}
-    asked = next((name for name in level.joining if name in read), None)
-    if asked is not None:
-        what = f"the workload asks about {asked} of {level.name}, which is a key: synthetic rows have new numbers there"
+    key_read = next((name for name in level.joining if name in read), None)
+    if key_read is not None:
+        what = (
+            f"the workload asks about {key_read} of {level.name}, which is a key: synthetic rows have new numbers there"
+        )
         raise refuse(WorkloadError, RELEASE, what, "ask about other columns, or about how many rows lead to a row")
 
 
@@ -396,9 +398,9 @@ def _of_parent(
         )
 
 
-def _shown(found: tuple[int, str], name: str, parent: int) -> str:
+def _shown(where: tuple[int, str], name: str, parent: int) -> str:
     """What a column above a level is called in its parent."""
-    place, column = found
+    place, column = where
     return column if place == parent else name
 
 
@@ -441,7 +443,7 @@ def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
     return Unit(column.name, most[levels[place].name], column.type)
 
 
-def same_rows(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, tree: Tree) -> bool:
+def same_rows(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, tree: TreePlan) -> bool:
     """Whether tables, keys and account still are what was planned; the debit has opened the account."""
     levels = read_levels(con, request.tables, session.place)
     return levels == tuple(one.level for one in tree.levels)

@@ -243,6 +243,16 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
             store.write_table(writing, output, stored.facts, columns, summary.off_domain(state, stored.classes))
 
 
+def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name]) -> None:
+    """Outputs of an older version can be dropped: no key of another table refers to one of them."""
+    names = {fold(name.table): name for name in outputs}
+    for table, _, _, refers_to, _ in catalog.constraints(con, outputs[0]):
+        if refers_to is not None and fold(refers_to) in names and fold(table.table) not in names:
+            what = f"output ({names[fold(refers_to)]}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
+            hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
+            raise refuse(OutputError, RELEASE, what, f"{hint}; or choose another output")
+
+
 def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
     """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
     lost = ledger.unfinished(request_hash, output)

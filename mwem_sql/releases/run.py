@@ -76,6 +76,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
         ledger.check_writable(databases, session.place, RELEASE)
+        reuse.check_replaceable(con, [output])
         if request.seed is None:
             reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)
@@ -199,7 +200,9 @@ def _run_and_store(
     generator = np.random.default_rng(request.seed)
     rules = row_rules(plan.compiled.published, session.settings)
     columns = draw_rows(made.state, made.classes, made.facts["rows"], generator, rules)
-    (release,) = store_all(session, [store.Content(made.facts, columns, made.tables, made.off, output)])
+    (release,) = store_all(
+        session, [store.Content(facts=made.facts, rows=columns, tables=made.tables, off=made.off, name=output)]
+    )
     return made.facts | {"release": release, "beyond": made.off, "rho": made.rho}
 
 

@@ -13,7 +13,7 @@ which are finer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -40,8 +40,8 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.platform.session import lock, transaction
-from mwem_sql.releases import summary
-from mwem_sql.synthesis.values import KeyColumn, SyntheticRows
+from mwem_sql.releases import ddl, summary
+from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
 MEASUREMENTS = pa.schema(
@@ -104,7 +104,7 @@ class Withdrawal:
         return f"on {self.withdrawn:%Y-%m-%d %H:%M:%S} UTC by {self.who}: {self.reason}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Content:
     """What is stored under one name: facts, synthetic rows, and what goes into the tables of the schema mwem.
 
@@ -131,7 +131,7 @@ def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[i
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) FROM releases").fetchall()
         for content in reversed(contents):
             if _releases_in(con, [database], content.name):
-                drop_table(con, content.name)
+                con.execute(ddl.drop(content.name))
         for release, content in enumerate(contents, start=int(number) + 1):
             name = content.name
             write_table(con, name, {**content.facts, "release": release}, content.rows, content.off)
@@ -140,12 +140,6 @@ def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[i
             for table, rows in content.tables.items():
                 _append(con, table, release, rows)
     return list(range(int(number) + 1, int(number) + 1 + len(contents)))
-
-
-def drop_table(con: duckdb.DuckDBPyConnection, name: Name) -> None:
-    """Drop an output, if it is there."""
-    # Both: sqlglot has called it `tables` since 30.20.
-    con.execute(exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb"))
 
 
 def write_table(
@@ -162,8 +156,7 @@ def write_table(
     select: exp.Expr = exp.select(*typed).from_(exp.table_("__mwem_rows"))
     statement: exp.Expr = exp.Create(this=name.tree(), kind="TABLE", expression=select)
     if rows.keys:
-        # A table that is made of a SELECT has no keys.
-        con.execute(exp.Create(this=_declared(name, rows), kind="TABLE").sql("duckdb"))
+        con.execute(ddl.create(name, rows))
         statement = exp.Insert(this=name.tree(), expression=select)
     con.register("__mwem_rows", rows.reader)
     con.execute(statement.sql("duckdb"))
@@ -171,35 +164,6 @@ def write_table(
     classes = classes_from_json(domain, json.loads(facts["grid"]))
     shown = {column: of_column for column, of_column in classes.items() if column in rows.types}
     summary.comment(con, name, facts, shown, off)
-
-
-def _declared(name: Name, rows: SyntheticRows) -> exp.Schema:
-    """Columns of a table with their types and keys."""
-    columns = []
-    for column, kind in rows.types.items():
-        constraints = [exp.ColumnConstraint(kind=made) for made in _constraints(name, rows.keys.get(column))]
-        definition = exp.ColumnDef(
-            this=exp.to_identifier(column, quoted=True),
-            kind=exp.DataType.build(kind, dialect="duckdb"),
-            constraints=constraints,
-        )
-        columns.append(definition)
-    return exp.Schema(this=name.tree(), expressions=columns)
-
-
-def _constraints(name: Name, key: KeyColumn | None) -> Iterator[exp.Expr]:
-    if key is None:
-        return
-    if key.kind == "PRIMARY KEY":
-        yield exp.PrimaryKeyColumnConstraint()
-    else:
-        yield exp.NotNullColumnConstraint()
-    if key.kind == "UNIQUE":
-        yield exp.UniqueColumnConstraint()
-    if key.refers_to is not None:
-        table, column = key.refers_to
-        referred = exp.Schema(this=name.beside(table).tree(), expressions=[exp.to_identifier(column, quoted=True)])
-        yield exp.Reference(this=referred)
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:

@@ -30,9 +30,9 @@ from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import reuse, store, summary
+from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
-from mwem_sql.releases.levels import TablesRequest, Tree, plan_tree, same_rows
+from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.reuse import RequestHash
 from mwem_sql.releases.run import Made, charged, first_query, made_of, run_loop, store_all, uncapped
 from mwem_sql.releases.store import Stored
@@ -78,7 +78,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
     named = [reuse.names(con, session, request.of(text)) for text in request.tables]
     outputs = [output for _, output in named]
     with ExitStack() as locks:
-        for output in sorted(outputs, key=str):
+        for output in sorted(set(outputs), key=str):  # one that is named twice is refused below
             locks.enter_context(reuse.output_lock(con, output))
         fingerprint = _fingerprint(con, session, request, named)
         stored = _stored(con, request, outputs, fingerprint)
@@ -93,6 +93,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         by_table = {tuple(private.identity): output for private, output in named}
         ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
         _check_writable(con, session, tree, ordered)
+        reuse.check_replaceable(con, ordered)
         text = ", ".join(map(str, ordered))
         if request.first.seed is None:
             reuse.check_unfinished(tree.ledger, fingerprint.hash, ordered[-1])
@@ -142,18 +143,18 @@ def _stored(
     con: duckdb.DuckDBPyConnection, request: TablesRequest, outputs: Sequence[Name], fingerprint: RequestHash
 ) -> list[Stored] | None:
     """The stored releases of this very request, each after its parent; None if there are none."""
-    found = [reuse.stored_release(con, output, fingerprint, request.first) for output in outputs]
-    if all(facts is None for facts in found):
+    facts_of = [reuse.stored_release(con, output, fingerprint, request.first) for output in outputs]
+    if all(facts is None for facts in facts_of):
         return None
-    for output, facts in zip(outputs, found, strict=True):
+    for output, facts in zip(outputs, facts_of, strict=True):
         if facts is None:
             what = f"output ({output}) is no longer beside the others of its release"
             raise refuse(OutputError, RELEASE, what, "give a new version := '...' to make and charge them anew")
-    stored = [store.stored(con, output, facts) for output, facts in zip(outputs, found, strict=True) if facts]
+    stored = [store.stored(con, output, facts) for output, facts in zip(outputs, facts_of, strict=True) if facts]
     return sorted(stored, key=lambda one: int(one.facts["release"]))
 
 
-def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree, outputs: Sequence[Name]) -> None:
+def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: TreePlan, outputs: Sequence[Name]) -> None:
     databases = catalog.databases(con)
     if databases[outputs[0].database].read_only:
         what = f"output ({outputs[0]}) is in a database that cannot be written"
@@ -161,13 +162,13 @@ def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree
     tree.ledger.check_writable(databases, session.place, RELEASE)
 
 
-def _charge(tree: Tree) -> Charge:
+def _charge(tree: TreePlan) -> Charge:
     """All of the budget: a unit is a row of the root, and what leads to it."""
     composition = replace(tree.root.plan.schedule.composition, limit=tree.limit)
     return Charge.of(composition, tree.root.level.name, None)
 
 
-def _check_of(session: Session, request: TablesRequest, tree: Tree, receipt: Receipt) -> execution.Check:
+def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt: Receipt) -> execution.Check:
     """Whether a snapshot has what was planned and charged: the same tables, keys and account."""
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
@@ -181,7 +182,7 @@ def _check_of(session: Session, request: TablesRequest, tree: Tree, receipt: Rec
 
 
 def _run_and_store(
-    session: Session, request: TablesRequest, tree: Tree, receipt: Receipt, *, outputs: Sequence[Name],
+    session: Session, request: TablesRequest, tree: TreePlan, receipt: Receipt, *, outputs: Sequence[Name],
     marks: Mapping[str, str],
 ) -> list[Made]:  # fmt: skip
     """The private part, table by table, and the rows that follow from it.
@@ -251,7 +252,7 @@ def _restore(session: Session, request: TablesRequest, stored: Sequence[Stored])
     writing = session.cursor()
     with transaction(writing):
         for one in reversed(stored):
-            store.drop_table(writing, one.name)
+            writing.execute(ddl.drop(one.name))
         for one in stored:
             off = summary.off_domain(one.state(), one.classes)
             store.write_table(writing, one.name, one.facts, drawing.rows(one.domain), off)
@@ -263,7 +264,7 @@ def _protects(stored: Sequence[Stored]) -> str:
     return f"{protected(stored[0].domain.table, None)}, at most {' and '.join(below)}"
 
 
-def _warnings(tree: Tree, made: Sequence[Made]) -> Iterator[str]:
+def _warnings(tree: TreePlan, made: Sequence[Made]) -> Iterator[str]:
     """What to know of each table, after its name."""
     for one, result in zip(tree.levels, made, strict=True):
         for text in (one.plan.warning, *result.off, summary.rows_used_warning(result.facts)):

@@ -9,6 +9,7 @@ Which row of a group gets which cell is random, so that rows of one parent are i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -19,47 +20,78 @@ from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.state import State
 from mwem_sql.synthesis.rounding import golden_offsets
 
-AT_ONCE: Final = 2**22
+MOST_GROUP_CELLS: Final = 2**22
 """Cells of all groups that are worked on at once. Larger: more memory, fewer passes over a tree."""
 
 
 def draw_given(
-    state: State, given: Mapping[str, Places], rows: int, generator: np.random.Generator
-) -> dict[str, Places]:
-    """The class of each row in each attribute that is not given. `given` has one class for each of the rows."""
-    drawn: dict[str, Places] = {}
-    for tree in state.trees:
-        own = [name for name in tree.attributes if name not in given]
-        if own:
-            tree.calibrate()
-            walk = list(tree.walk(0))
-            drawn |= _drawn_of_tree(walk, own, {name: given[name] for name in tree.attributes if name in given}, rows,
-                                    generator)  # fmt: skip
-    return drawn
-
-
-def _drawn_of_tree(
-    walk: Sequence[tuple[Table, Names]],
-    own: Sequence[str],
+    state: State,
     given: Mapping[str, Places],
     rows: int,
     generator: np.random.Generator,
+    *,
+    most_cells: int = MOST_GROUP_CELLS,
 ) -> dict[str, Places]:
-    """All that a tree has of its own, for groups of rows that are alike in what is given."""
-    sizes = {name: size for table, _ in walk for name, size in zip(table.names, table.shape, strict=True)}
-    group, firsts = _groups(given, sizes, rows)
-    order = generator.permutation(rows)
-    order = order[np.argsort(group[order], kind="stable")]
-    ends = np.searchsorted(group[order], np.arange(len(firsts) + 1))
-    codes = {name: np.empty(rows, dtype=np.int64) for name in own}
-    largest = max(prod(sizes[name] for name in table.names if name not in given) for table, _ in walk)
-    step = max(1, AT_ONCE // largest)
-    for begin in range(0, len(firsts), step):
-        end = min(begin + step, len(firsts))
-        places = order[ends[begin] : ends[end]]
-        evidence = {name: codes_of[firsts[begin:end]] for name, codes_of in given.items()}
-        _deal(_conditional(walk, evidence), group[places] - begin, places, codes, generator)
-    return {name: codes[name] for name in own}
+    """The class of each row in each attribute that is not given. `given` has one class for each of the rows."""
+    dealer, drawn = _Dealer(generator, most_cells), dict[str, Places]()
+    for tree in state.trees:
+        if tree.attributes - given.keys():
+            tree.calibrate()
+            of_tree = {name: given[name] for name in tree.attributes if name in given}
+            drawn |= dealer.of_tree(list(tree.walk(0)), of_tree, rows)
+    return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Dealer:
+    """What deals the classes of a tree, a number of cells at a time."""
+
+    generator: np.random.Generator
+    most_cells: int
+
+    def of_tree(self, walk: Sequence[tuple[Table, Names]], given: Mapping[str, Places], rows: int) -> dict[str, Places]:
+        """All that a tree has beside what is given, for groups of rows that are alike in that."""
+        sizes = {name: size for table, _ in walk for name, size in zip(table.names, table.shape, strict=True)}
+        group, firsts = _groups(given, sizes, rows)
+        order = self._sorted(group)
+        ends = np.searchsorted(group[order], np.arange(len(firsts) + 1))
+        codes: dict[str, Places] = {name: np.empty(rows, dtype=np.int64) for name in sizes if name not in given}
+        largest = max(prod(sizes[name] for name in table.names if name not in given) for table, _ in walk)
+        step = max(1, self.most_cells // largest)
+        for begin in range(0, len(firsts), step):
+            end = min(begin + step, len(firsts))
+            places = order[ends[begin] : ends[end]]
+            evidence = {name: codes_of[firsts[begin:end]] for name, codes_of in given.items()}
+            for table, shared in _conditional(walk, evidence):
+                self._deal(table, shared, (group[places] - begin, places), codes)
+        return codes
+
+    def _deal(self, table: Table, shared: Names, rows: tuple[Integers, Integers], codes: Mapping[str, Places]) -> None:
+        """Write the codes that a conditional table adds, for some rows: their groups and their places."""
+        cell, places = rows
+        new, width = table.names[1 + len(shared) :], table.shape[1 + len(shared) :]
+        if not new:
+            return
+        if shared:
+            shape = table.shape[1 : 1 + len(shared)]
+            cell = cell * prod(shape) + np.ravel_multi_index([codes[name][places] for name in shared], shape)
+        order = self._sorted(cell)
+        cells, counts = np.unique(cell, return_counts=True)
+        weights = table.cells.reshape(-1, prod(width))
+        chosen = np.empty(len(places), dtype=np.int64)
+        step, done = max(1, self.most_cells // weights.shape[1]), 0
+        for begin in range(0, len(cells), step):
+            some = _even_counts(weights[cells[begin : begin + step]], counts[begin : begin + step], self.generator)
+            dealt = np.repeat(np.tile(np.arange(weights.shape[1]), len(some)), some.reshape(-1))
+            chosen[order[done : done + len(dealt)]] = dealt
+            done += len(dealt)
+        for name, axis in zip(new, np.unravel_index(chosen, width), strict=True):
+            codes[name][places] = axis
+
+    def _sorted(self, cell: Integers) -> Integers:
+        """Rows by their cell; those of one cell in random order: which of them gets what must be chance."""
+        order = self.generator.permutation(len(cell))
+        return np.asarray(order[np.argsort(cell[order], kind="stable")])
 
 
 def _groups(given: Mapping[str, Places], sizes: Mapping[str, int], rows: int) -> tuple[Integers, Integers]:
@@ -69,38 +101,6 @@ def _groups(given: Mapping[str, Places], sizes: Mapping[str, int], rows: int) ->
         _, firsts, group = np.unique(group * sizes[name] + codes, return_index=True, return_inverse=True)
         group = group.reshape(-1)
     return group, firsts
-
-
-def _deal(
-    cliques: Sequence[tuple[Table, Names]],
-    group: Integers,
-    places: Integers,
-    codes: Mapping[str, Places],
-    generator: np.random.Generator,
-) -> None:
-    """Write the codes of the rows at `places`, which are sorted by their group. `cliques` are conditional tables."""
-    for tables, shared in cliques:
-        new = tables.names[1 + len(shared) :]
-        if not new:
-            continue
-        shape = tables.shape[1 : 1 + len(shared)]
-        cell = group if not shared else group * prod(shape) + np.ravel_multi_index(
-            [codes[name][places] for name in shared], shape
-        )  # fmt: skip
-        # Which rows of a cell get what must be random: they were dealt by other cells before.
-        order = generator.permutation(len(places))
-        order = order[np.argsort(cell[order], kind="stable")]
-        cells, counts = np.unique(cell, return_counts=True)
-        weights = tables.cells.reshape(-1, prod(tables.shape[1 + len(shared) :]))
-        chosen = np.empty(len(places), dtype=np.int64)
-        step, done = max(1, AT_ONCE // weights.shape[1]), 0
-        for begin in range(0, len(cells), step):
-            some = _even_counts(weights[cells[begin : begin + step]], counts[begin : begin + step], generator)
-            dealt = np.repeat(np.tile(np.arange(weights.shape[1]), len(some)), some.reshape(-1))
-            chosen[order[done : done + len(dealt)]] = dealt
-            done += len(dealt)
-        for name, axis in zip(new, np.unravel_index(chosen, tables.shape[1 + len(shared) :]), strict=True):
-            codes[name][places] = axis
 
 
 def _even_counts(weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
@@ -123,8 +123,8 @@ def _conditional(walk: Sequence[tuple[Table, Names]], evidence: Mapping[str, Pla
     before = [_holder(walk, place) for place in range(len(walk))]
     for place in range(len(walk) - 1, 0, -1):
         sums = _sums(tables[place], shares[place])
-        known = _sums(_restricted(walk[place][0].project(walk[place][1]), evidence), shares[place])
-        message = np.divide(sums.cells, known.cells, out=np.zeros_like(sums.cells), where=known.cells > 0)
+        before_it = _sums(_restricted(walk[place][0].project(walk[place][1]), evidence), shares[place])
+        message = np.divide(sums.cells, before_it.cells, out=np.zeros_like(sums.cells), where=before_it.cells > 0)
         largest = message.reshape(len(message), -1).max(axis=1).reshape(-1, *[1] * (message.ndim - 1))
         # A group that no weight is left of: what is given behind this clique then says nothing.
         message = np.where(largest > 0, message / np.where(largest > 0, largest, 1.0), 1.0)
