@@ -54,7 +54,7 @@ __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError",
     "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError",
     "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
-    "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "public", "quality", "quantile", "ranges",
-    "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
+    "domain", "export", "ledger", "load", "marginals", "parities", "plan", "policy", "public", "quality", "quantile",
+    "ranges", "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
     "withdraw",
 ]  # fmt: skip

@@ -77,6 +77,10 @@ def release(
     """A release, with a workload of its own or the usual one."""
     workload = "workload" if rows is None else "w{n}"
     given = "".join(f", {name} := {literal(value)}" for name, value in options.items())
+
+    def numbered(value: object, n: int) -> Any:
+        return value.replace("{n}", str(n)) if isinstance(value, str) else value
+
     if rows is not None:
         columns = list(rows[0])
         listed = ", ".join("(" + ", ".join(literal(row[column]) for column in columns) + ")" for row in rows)
@@ -84,7 +88,8 @@ def release(
     return Case(
         says, f"CALL mwem_release({literal(table)}, {workload}, {literal(epsilon)}{given})",
         lambda con, n: mwem_sql.release(
-            con, str(table).replace("{n}", str(n)), workload.format(n=n), epsilon, **options
+            con, numbered(table, n), numbered(workload, n), epsilon,
+            **{name: numbered(value, n) for name, value in options.items()},
         ),
         before,
     )  # fmt: skip

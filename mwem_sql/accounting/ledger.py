@@ -394,7 +394,8 @@ def _key(table: Name) -> Key:
 
 
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
-    return Books(journal.read_all(con), identity.marks(con))
+    marks = identity.marks(con)  # first: the journals that are read after it have its accounts, whoever opens one now
+    return Books(journal.read_all(con), marks)
 
 
 def _named(name: Key) -> Row:

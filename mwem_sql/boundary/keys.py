@@ -19,14 +19,14 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary.public import check_public
-from mwem_sql.errors import TableError, did_you_mean, literal, refuse
+from mwem_sql.errors import TableError, did_you_mean, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Column, Name
 
-TABLE = "mwem_keys"
+KEY_TABLE = "mwem_keys"
 """Where a curator declares foreign keys, beside the tables."""
-COLUMNS = {"table_name": "VARCHAR", "columns": "VARCHAR[]", "refers_to": "VARCHAR", "refers_columns": "VARCHAR[]"}
+KEY_COLUMNS = {"table_name": "VARCHAR", "columns": "VARCHAR[]", "refers_to": "VARCHAR", "refers_columns": "VARCHAR[]"}
 # Of these types equal values are the same value: no collation (it is taken off), no -0.0, no NaN, no time zone.
 _TYPES = (
     "VARCHAR", "UUID", "BLOB", "BOOLEAN", "DATE", "TIMESTAMP", "ENUM(", "DECIMAL(", "UTINYINT", "USMALLINT", "UINTEGER",
@@ -117,12 +117,12 @@ class Keys:
 
         Of the table itself where they are a key of it; of those that a foreign key of exactly these columns refers to.
         """
-        own = {table: tuple(columns)} if self.is_unique(table, columns) else {}
+        out = {table: tuple(columns)} if self.is_unique(table, columns) else {}
         for key in self.foreign(table):
             if _same(columns, key.columns):
                 referred = {fold(one): other for one, other in zip(key.columns, key.refers_columns, strict=True)}
-                own[key.refers_to] = tuple(referred[fold(column)] for column in columns)
-        return own
+                out[key.refers_to] = tuple(referred[fold(column)] for column in columns)
+        return out
 
     def path(self, table: Name, unit: Name, function: str) -> tuple[ForeignKey, ...]:
         """The foreign keys from a table to the unit that its rows are of; none from the unit's own table."""
@@ -130,7 +130,9 @@ class Keys:
         if around is not None:
             what = f"unit ({unit.table!r}) cannot be told of rows of {table.table}: the keys of {around.table} lead to"
             cure = f"release from a copy without that key: CREATE TABLE {around.table}_copy AS FROM {around.table}"
-            raise refuse(TableError, function, f"{what} {around.table} again", f"{cure}, with the others in {TABLE}")
+            raise refuse(
+                TableError, function, f"{what} {around.table} again", f"{cure}, with the others in {KEY_TABLE}"
+            )
         paths = list(self._paths(table, unit))
         if len(paths) == 1:
             return paths[0]
@@ -142,7 +144,10 @@ class Keys:
         what = f"unit ({unit.table!r}) has {len(paths)} paths from {table.table} ({ways}; by {by}), so that a row"
         cure = f"release from a copy of {table.table} with one of the keys: CREATE TABLE {table.table}_copy AS FROM"
         raise refuse(
-            TableError, function, f"{what} is of two units", f"{cure} {table.table}, and declare that one in {TABLE}"
+            TableError,
+            function,
+            f"{what} is of two units",
+            f"{cure} {table.table}, and declare that one in {KEY_TABLE}",
         )
 
     def single_path(self, table: Name, unit: Name) -> tuple[ForeignKey, ...] | None:
@@ -168,10 +173,9 @@ class Keys:
 def declaration(table: Name, refers_to: Name, keys: Sequence[Sequence[str]], columns: Sequence[str] = ()) -> str:
     """Statements that declare a foreign key; they can be pasted once the columns are right."""
     key = keys[0] if keys else columns or (f"{refers_to.table}_id",)
-    values = [literal(table.table), _list(columns or key), literal(refers_to.table), _list(key)]
-    made = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-    create = f"CREATE TABLE IF NOT EXISTS {TABLE} ({made})"
-    return f"{create}; INSERT INTO {TABLE} VALUES ({', '.join(values)})"
+    row = [exp.convert(table.table), _list(columns or key), exp.convert(refers_to.table), _list(key)]
+    insert = exp.insert(exp.Values(expressions=[exp.Tuple(expressions=row)]), KEY_TABLE)
+    return f"{_created()}; {insert.sql('duckdb')}"
 
 
 def has_plain_type(column: Column) -> bool:
@@ -182,60 +186,71 @@ def has_plain_type(column: Column) -> bool:
 def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iterator[ForeignKey]:
     """The rows of `mwem_keys` beside a relation, each checked against the catalog."""
     place = catalog.Place(name.database, name.schema)
-    table = name.beside(TABLE)
+    table = name.beside(KEY_TABLE)
     relation = catalog.find(con, table.quoted(), place)
     if relation is None:
         return
     check_public(con, relation, (name,), "key table", function)
     present = [fold(column.name) for column in catalog.columns(con, relation[0])]
-    if present != list(COLUMNS):
-        what = f"key table ({TABLE!r}) has the columns {', '.join(present)}"
-        made = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
-        raise refuse(TableError, function, what, f"CREATE OR REPLACE TABLE {TABLE} ({made})")
-    read = exp.select(*(exp.column(column, quoted=True) for column in COLUMNS)).from_(relation[0].tree()).distinct()
+    if present != list(KEY_COLUMNS):
+        what = f"key table ({KEY_TABLE!r}) has the columns {', '.join(present)}"
+        raise refuse(TableError, function, what, f"it has {', '.join(KEY_COLUMNS)}: {_created()}")
+    read = exp.select(*(exp.column(column, quoted=True) for column in KEY_COLUMNS)).from_(relation[0].tree()).distinct()
+    beside = catalog.schema_columns(con, name)
     for child, columns, parent, refers_columns in sorted(con.execute(read.sql("duckdb")).fetchall(), key=repr):
         pairs = [(child, columns), (parent, refers_columns)]
-        if any(not text or not listed or None in listed for text, listed in pairs) or len(columns) != len(
-            refers_columns
-        ):
-            what = f"key table ({TABLE!r}) has a row ({child}, {columns}, {parent}, {refers_columns}) that is no key"
+        is_key = all(text and listed and None not in listed for text, listed in pairs)
+        if not is_key or len(columns) != len(refers_columns):
+            what = (
+                f"key table ({KEY_TABLE!r}) has a row ({child}, {columns}, {parent}, {refers_columns}) that is no key"
+            )
             raise refuse(TableError, function, what, "name both tables, and as many columns of each")
-        (here, own), (there, other) = (_found(con, name, text, listed, function) for text, listed in pairs)
-        for one, two in zip(own, other, strict=True):
+        (here, ours), (there, theirs) = (_found(beside, text, listed, function) for text, listed in pairs)
+        for one, two in zip(ours, theirs, strict=True):
             if one.type != two.type or not has_plain_type(one):
-                what = f"key table ({TABLE!r}) has {child}.{one.name} ({one.type}) refer to {parent}.{two.name}"
+                what = f"key table ({KEY_TABLE!r}) has {child}.{one.name} ({one.type}) refer to {parent}.{two.name}"
                 cure = "columns of a key are of one type, a number, text, date or UUID: change one of them"
                 raise refuse(TableError, function, f"{what} ({two.type})", cure)
         yield ForeignKey(
-            table=here,
-            columns=tuple(column.name for column in own),
-            refers_to=there,
-            refers_columns=tuple(column.name for column in other),
+            table=name.beside(here),
+            columns=tuple(column.name for column in ours),
+            refers_to=name.beside(there),
+            refers_columns=tuple(column.name for column in theirs),
         )
 
 
 def _found(
-    con: duckdb.DuckDBPyConnection, name: Name, text: str, columns: Sequence[str], function: str
-) -> tuple[Name, list[Column]]:
+    beside: Mapping[str, Sequence[Column]], text: str, columns: Sequence[str], function: str
+) -> tuple[str, list[Column]]:
     """A table that `mwem_keys` names, and columns of it."""
-    place = catalog.Place(name.database, name.schema)
-    relation = catalog.find(con, name.beside(text).quoted(), place)
-    if relation is None:
-        what = f"key table ({TABLE!r}) names the table {text!r}, which is not beside it"
-        near = catalog.nearest(con, text, place)
-        raise refuse(TableError, function, what, f"{near}correct the row, or DELETE FROM {TABLE} what is no more")
-    present = {fold(column.name): column for column in catalog.columns(con, relation[0])}
+    tables = {fold(each): each for each in beside}
+    table = tables.get(fold(text))
+    if table is None:
+        what = f"key table ({KEY_TABLE!r}) names the table {text!r}, which is not beside it"
+        near = did_you_mean(text, list(beside))
+        raise refuse(TableError, function, what, f"{near}correct the row of {KEY_TABLE}, or delete it")
+    present = {fold(column.name): column for column in beside[table]}
     for column in columns:
         if fold(column) not in present:
-            what = f"key table ({TABLE!r}) names the column {column!r}, which {text} has not"
+            what = f"key table ({KEY_TABLE!r}) names the column {column!r}, which {text} has not"
             names = [each.name for each in present.values()]
             raise refuse(TableError, function, what, f"{did_you_mean(column, names)}its columns are {', '.join(names)}")
-    return relation[0], [present[fold(column)] for column in columns]
+    return table, [present[fold(column)] for column in columns]
 
 
 def _same(columns: Sequence[str], others: Sequence[str]) -> bool:
     return sorted(map(fold, columns)) == sorted(map(fold, others))
 
 
-def _list(columns: Sequence[str]) -> str:
-    return f"[{', '.join(map(literal, columns))}]"
+def _list(columns: Sequence[str]) -> exp.Array:
+    return exp.Array(expressions=[exp.convert(column) for column in columns])
+
+
+def _created() -> str:
+    """The statement that creates `mwem_keys`."""
+    kinds = [
+        exp.ColumnDef(this=exp.to_identifier(name), kind=exp.DataType.build(kind, dialect="duckdb"))
+        for name, kind in KEY_COLUMNS.items()
+    ]
+    made = exp.Schema(this=exp.table_(KEY_TABLE), expressions=kinds)
+    return exp.Create(this=made, kind="TABLE", exists=True).sql("duckdb")

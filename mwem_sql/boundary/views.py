@@ -1,5 +1,4 @@
-"""The grammar of a private view, under which each of its rows is made of one row of its source and nothing else but
-at most one row of each table that it joins.
+"""The grammar of a private view: each row is made of one row of its source, and of one at most of what it joins.
 
     view    SELECT item, ... FROM source [join ...] [WHERE expression] [ORDER BY ...]
     source  a table, a view or a file, with or without an alias
@@ -19,11 +18,24 @@ there, so that no row can fail a scan (`_total`). Syntax only; looks nothing up.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from mwem_sql.boundary.sides import (
+    ROW_ALIAS,
+    Join,
+    Names,
+    NotRowWiseError,
+    Pairs,
+    Side,
+    Sides,
+    equation,
+    flat,
+    join_of,
+    only,
+)
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold, function_name
 from mwem_sql.language.functions import CALENDAR, ESCAPING, SPECIFIED
@@ -32,51 +44,13 @@ from mwem_sql.language.predicate import name_collation, objection
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform.catalog import Column
 
-ROW_ALIAS = "__mwem_rows"  # an alias that no table or column of the user has
 MOST_GROWTH = 1000
 """Characters that an expression may make of one character of its row. Larger: a text may fill memory, which TRY does
 not cover."""
 _LONG = 10**6  # characters of a text for which growth is computed
 
 
-class NotRowWiseError(Exception):
-    """Which part of a definition is not in the grammar; the cure, where there is a better one than to leave it out."""
-
-    def __init__(self, reason: str, cure: str = "") -> None:
-        super().__init__(reason)
-        self.cure = cure
-
-
-@dataclass(frozen=True, eq=False)
-class Join:
-    """A table that a view joins to what stands before it: by `using` columns of both, or else `on` equations."""
-
-    table: exp.Table
-    is_left: bool
-    on: exp.Expr | None = None
-    using: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """What a view reads rows of: its source, or a table that it joins. `full` is the name of one that has one, in parts.
-
-    `hidden` are columns that no expression may name, and that the view hands on (`relations.KeyUnit`). `texts` are
-    columns that a collation may reach.
-    """
-
-    tree: exp.Expr
-    columns: Sequence[str]
-    full: Sequence[str] = ()
-    hidden: Sequence[str] = ()
-    texts: Collection[str] = ()
-
-
-Pairs = list[tuple[tuple[int, str], str]]
-"""What a join equates: a side and a column of it, and a column of the joined table."""
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Expansion:
     """A view's SELECT over its sides. `origins` has for each of its columns a side's, if it is shown unchanged.
 
@@ -94,7 +68,7 @@ class Expansion:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A definition whose clauses are in the grammar; `expand` checks its expressions, given the columns of its sides."""
+    """A definition whose clauses are in the grammar; `expand` checks its expressions, given its sides' columns."""
 
     select: exp.Select
     source: exp.Table
@@ -107,9 +81,9 @@ class View:
         origin = query.args.get("from_")
         if origin is None:
             raise NotRowWiseError("reads no table")
-        _only(query, {"expressions", "from_", "where", "order", "joins"})
-        table, joins = _flat(origin.this)
-        return cls(query, table, tuple(map(_join, [*joins, *(query.args.get("joins") or ())])))
+        only(query, {"expressions", "from_", "where", "order", "joins"})
+        table, joins = flat(origin.this)
+        return cls(query, table, tuple(map(join_of, [*joins, *(query.args.get("joins") or ())])))
 
     def expand(self, *sides: Side) -> Expansion:
         """The view's SELECT over its sides, its expressions checked.
@@ -119,14 +93,20 @@ class View:
         """
         scope = _Scope(
             [
-                _Names(side.columns, table.alias_column_names, [table.alias] if table.alias else side.full)
+                Names(side.columns, table.alias_column_names, [table.alias] if table.alias else side.full)
                 for side, table in zip(sides, (self.source, *(join.table for join in self.joins)), strict=True)
             ]
         )
-        for side, names in zip(sides, scope.sides, strict=True):
+        for side, names in zip(sides, scope.names.sides, strict=True):
             lengths = list(_lengths(side.tree, [*side.columns, *side.hidden]).values())
             scope.lengths |= dict(zip(map(fold, names.unique), lengths, strict=False))
-        pairs = [scope.pairs(number, join) for number, join in enumerate(self.joins, start=1)]
+        places = {
+            unique: (number, column)
+            for number, (side, names) in enumerate(zip(sides, scope.names.sides, strict=True))
+            for unique, column in zip(names.unique, side.columns, strict=True)
+        }
+        joined = [scope.names.equated(number, join) for number, join in enumerate(self.joins, start=1)]
+        pairs = [[(places[one], places[other][1]) for one, other in equal] for equal in joined]
         items: list[exp.Expr] = []
         origins: list[str | None] = []
         for item in self.select.expressions:
@@ -136,14 +116,12 @@ class View:
         hidden = [name for side in sides for name in side.hidden]
         items += [exp.column(name, quoted=True) for name in hidden]
         where = self.select.args.get("where")
-        rows = exp.select(*items).from_(_aliased(sides[0].tree, [*scope.sides[0].unique, *sides[0].hidden]))
-        for number, (join, equal) in enumerate(zip(self.joins, pairs, strict=True), start=1):
-            equations = [
-                equation(scope.unique(*one), scope.unique(number, other), is_text=other in sides[number].texts)
-                for one, other in equal
-            ]
+        rows = exp.select(*items).from_(_aliased(sides[0].tree, [*scope.names.sides[0].unique, *sides[0].hidden]))
+        for number, (join, equal) in enumerate(zip(self.joins, joined, strict=True), start=1):
+            texts = sides[number].texts
+            equations = [equation(one, other, is_text=places[other][1] in texts) for one, other in equal]
             rows = rows.join(
-                _aliased(sides[number].tree, scope.sides[number].unique, number),
+                _aliased(sides[number].tree, scope.names.sides[number].unique, number),
                 on=exp.and_(*equations),
                 join_type="left" if join.is_left else "inner",
                 copy=False,
@@ -152,176 +130,24 @@ class View:
             # The cast is DuckDB's own, which it would put around the whole, where TRY does not reach.
             rows = rows.where(_total(cast(scope.checked(where.this), "BOOLEAN")))
         _check_order(self.select.args.get("order"))
-        places = {
-            unique: (number, column)
-            for number, (side, names) in enumerate(zip(sides, scope.sides, strict=True))
-            for unique, column in zip(names.unique, side.columns, strict=True)
-        }
         shown = [places.get(origin) if origin is not None else None for origin in origins]
-        return Expansion(rows, shown, {places[name] for name in scope.read}, tuple(scope.calls), tuple(pairs))
-
-
-def _flat(tree: exp.Expr) -> tuple[exp.Table, list[exp.Join]]:
-    """What a FROM clause begins with, and the joins that follow; DuckDB prints them with parentheses around each."""
-    if isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, (exp.Table, exp.Subquery)):
-        table, joins = _flat(tree.this)
-        _only(tree, {"this", "joins"})
-        return table, [*joins, *(tree.args.get("joins") or ())]
-    if not isinstance(tree, exp.Table):
-        raise NotRowWiseError("selects from something other than a table or file")
-    _only(tree, {"this", "db", "catalog", "alias", "joins"})
-    joins = tree.args.get("joins") or []
-    table = tree.copy()
-    table.set("joins", None)
-    return table, joins
-
-
-def _join(join: exp.Join) -> Join:
-    """A join of the grammar."""
-    kind = " ".join(filter(None, (str(join.args.get(part) or "") for part in ("method", "side", "kind")))).upper()
-    on, using = join.args.get("on"), join.args.get("using") or ()
-    shown = f"{kind or 'CROSS'} JOIN" if on is None and not using and kind in {"", "INNER"} else f"{kind} JOIN".strip()
-    if kind not in {"", "INNER", "LEFT", "LEFT OUTER"} or (on is None and not using):
-        raise NotRowWiseError(f"has a {shown}", "join by JOIN or LEFT JOIN, ON all columns of a key of the other table")
-    for key, value in join.args.items():
-        if value and key not in {"this", "side", "kind", "on", "using"}:
-            raise NotRowWiseError(f"has a join with a clause ({key}) that a join along a key has not")
-    table, inner = _flat(join.this)
-    if inner or not isinstance(join.this, exp.Table):
-        raise NotRowWiseError("has a join within a join", "write joins one after the other, without parentheses")
-    is_left = kind.startswith("LEFT")
-    return Join(table, is_left, on=on, using=tuple(column.name for column in using))
-
-
-def equation(one: str, other: str, *, is_text: bool) -> exp.Expr:
-    """Whether two columns have the same value. Texts are compared by their bytes: a collation would join several."""
-    sides: list[exp.Expr] = [exp.column(name, quoted=True) for name in (one, other)]
-    if is_text:
-        sides = [exp.Collate(this=side, expression=exp.to_identifier("C", quoted=True)) for side in sides]
-    return exp.EQ(this=sides[0], expression=sides[1])
-
-
-class _Names:
-    """The columns of a side, and the qualifiers that they may have; `unique` are their names among all sides."""
-
-    def __init__(self, columns: Sequence[str], renamed: Sequence[str], name: Sequence[str]) -> None:
-        self.columns = [*renamed, *columns[len(renamed) :]]  # FROM t AS x(a, b): by position, the rest keep their names
-        self.unique = self.columns
-        self.by_folded_name = dict(zip(map(fold, self.columns), self.unique, strict=True))
-        # t.a, main.t.a, census.main.t.a
-        self.qualifiers = [[fold(part) for part in name[start:]] for start in range(len(name))]
-        self.merged: set[str] = set()
-        """Columns, folded, that USING has made one with those of a side before."""
-
-    def spelled(self, name: str) -> str:
-        return next(column for column in self.columns if fold(column) == fold(name))
-
-    def rename(self, taken: set[str]) -> None:
-        """Give names of their own to columns that another side has, too."""
-        self.unique = list(self.columns)
-        for place, name in enumerate(self.columns):
-            while fold(self.unique[place]) in taken:
-                self.unique[place] += ":"
-            taken.add(fold(self.unique[place]))
-        self.by_folded_name = dict(zip(map(fold, self.columns), self.unique, strict=True))
+        return Expansion(
+            select=rows,
+            origins=shown,
+            read={places[name] for name in scope.read},
+            calls=tuple(scope.calls),
+            pairs=tuple(pairs),
+        )
 
 
 class _Scope:
-    """The columns that a view's expressions may name, by its sides."""
+    """The columns that a view's expressions may name, and what they read and call."""
 
-    def __init__(self, sides: Sequence[_Names]) -> None:
-        self.sides = sides
-        taken: set[str] = set()
-        for side in sides:
-            side.rename(taken)
+    def __init__(self, sides: Sequence[Names]) -> None:
+        self.names = Sides(sides)
         self.read: set[str] = set()
         self.calls: list[exp.Func] = []
         self.lengths = {fold(name): float(_LONG) for side in sides for name in side.unique}
-
-    def unique(self, side: int, column: str) -> str:
-        return self.sides[side].by_folded_name[fold(column)]
-
-    def pairs(self, number: int, join: Join) -> Pairs:
-        """What a join equates: columns of sides before it with columns of the joined one."""
-        side = self.sides[number]
-        if join.using:
-            equal = [(self._before(number, name), name) for name in join.using]
-            for _, name in equal:
-                if fold(name) not in side.by_folded_name:
-                    raise NotRowWiseError(f"joins USING ({name}), which {join.table.name} has not")
-            side.merged = {fold(name) for _, name in equal}
-            return [(one, side.spelled(name)) for one, name in equal]
-        assert join.on is not None
-        out: Pairs = []
-        for part in join.on.flatten() if isinstance(join.on.unnest(), exp.And) else [join.on]:
-            out += self._equal(number, part.unnest(), join)
-        return out
-
-    def _equal(self, number: int, tree: exp.Expr, join: Join) -> Pairs:
-        if isinstance(tree, exp.And):
-            return [pair for part in (tree.this, tree.expression) for pair in self._equal(number, part.unnest(), join)]
-        sides = (tree.this.unnest(), tree.expression.unnest()) if isinstance(tree, exp.EQ) else ()
-        if not sides or not all(isinstance(side, exp.Column) for side in sides):
-            raise NotRowWiseError(
-                f"joins {join.table.name} ON {tree.sql('duckdb')}, which is no equation of two columns",
-                "join ON columns alone, and put other conditions into WHERE",
-            )
-        places = [self._place(side) for side in sides]
-        inside = [place for place in places if place[0] == number]
-        before = [place for place in places if place[0] < number]
-        if len(inside) != 1 or len(before) != 1:
-            raise NotRowWiseError(
-                f"joins {join.table.name} ON {tree.sql('duckdb')}, which is no equation of a column of its own with "
-                "one of what stands before it"
-            )
-        return [(before[0], self.sides[number].spelled(inside[0][1]))]
-
-    def _before(self, number: int, name: str) -> tuple[int, str]:
-        """The column of a side before one that USING names."""
-        having = [
-            k for k, side in enumerate(self.sides[:number])
-            if fold(name) in side.by_folded_name and fold(name) not in side.merged
-        ]  # fmt: skip
-        if len(having) != 1:
-            raise NotRowWiseError(f"joins USING ({name}), which {len(having) or 'none'} of what stands before has")
-        return having[0], self.sides[having[0]].spelled(name)
-
-    def _place(self, column: exp.Column) -> tuple[int, str]:
-        """The side and the column of a name without fields."""
-        number, rest = self._side(column)
-        if len(rest) != 1:
-            raise NotRowWiseError(f"joins by {column.sql('duckdb')}, which is a field and no column")
-        return number, self.sides[number].spelled(rest[0].name)
-
-    def _side(self, column: exp.Column) -> tuple[int, list[exp.Expr]]:
-        """The side that a name is of, and the name without a qualifier: a column, and perhaps fields of it."""
-        parts = [fold(part.name) for part in column.parts]
-        matches = [
-            (number, len(each))
-            for number, side in enumerate(self.sides)
-            for each in side.qualifiers
-            if parts[: len(each)] == each and len(parts) > len(each)
-        ]
-        if matches and any(parts[0] in side.by_folded_name for side in self.sides):
-            raise NotRowWiseError(
-                f"reads {column.sql('duckdb')}, where {column.parts[0].name} is both a column and its table"
-            )
-        length = max((length for _, length in matches), default=0)
-        rest = list(column.parts[length:])
-        name = fold(rest[0].name)
-        numbers = {number for number, each in matches if each == length} if matches else set(range(len(self.sides)))
-        having = [
-            number
-            for number in sorted(numbers)
-            if name in self.sides[number].by_folded_name and (matches or name not in self.sides[number].merged)
-        ]
-        if len(having) > 1:
-            raise NotRowWiseError(f"reads {column.sql('duckdb')}, which is a column of several tables")
-        if not having:
-            raise NotRowWiseError(
-                f"reads {'.'.join(part.name for part in column.parts)}, which is not a column of what it selects from"
-            )
-        return having[0], rest
 
     def checked(self, tree: exp.Expr) -> exp.Expr:
         """An expression of the grammar, its columns without qualifiers and quoted."""
@@ -350,8 +176,8 @@ class _Scope:
 
     def resolved(self, column: exp.Column) -> exp.Expr:
         """A column of a side, or a field of one."""
-        number, rest = self._side(column)
-        tree: exp.Expr = self.column(self.unique(number, rest[0].name))
+        number, rest = self.names.side(column)
+        tree: exp.Expr = self.column(self.names.unique(number, rest[0].name))
         for field in rest[1:]:
             tree = exp.Dot(this=exp.paren(tree), expression=exp.to_identifier(field.name, quoted=True))
         return tree
@@ -359,33 +185,6 @@ class _Scope:
     def column(self, name: str) -> exp.Column:
         self.read.add(name)
         return exp.column(name, quoted=True)
-
-    def starred(self, star: exp.Column | None) -> list[tuple[str, str]]:
-        """What a star stands for: the names of columns, and their unique names."""
-        if star is None:
-            return [
-                (name, unique)
-                for side in self.sides
-                for name, unique in zip(side.columns, side.unique, strict=True)
-                if fold(name) not in side.merged
-            ]
-        parts = [fold(part.name) for part in star.parts[:-1]]
-        having = [side for side in self.sides if parts in side.qualifiers]
-        if len(having) != 1 or any(parts[0] in side.by_folded_name for side in self.sides):
-            raise NotRowWiseError(f"has {star.sql('duckdb')}, a star of something other than its source")
-        return list(zip(having[0].columns, having[0].unique, strict=True))
-
-
-def _only(node: exp.Expr, allowed: set[str]) -> None:
-    """Refuse a node that has another clause than those."""
-    reasons = {
-        "with_": "has a WITH clause", "joins": "joins", "laterals": "joins", "group": "aggregates",
-        "having": "aggregates", "distinct": "drops duplicates", "windows": "uses windows", "qualify": "uses windows",
-        "limit": "limits its rows", "offset": "limits its rows", "sample": "samples", "pivots": "pivots",
-    }  # fmt: skip
-    for key, value in node.args.items():
-        if value and key not in allowed:
-            raise NotRowWiseError(reasons.get(key, f"has a clause ({key}) that a row-wise view has not"))
 
 
 def _check_order(order: exp.Expr | None) -> None:
@@ -413,8 +212,8 @@ def _items(item: exp.Expr, scope: _Scope) -> Iterator[tuple[exp.Expr, str | None
     star = inner.this if isinstance(inner, exp.Column) else inner
     if isinstance(star, exp.Star):
         # Of a STRUCT it would stand for its fields.
-        columns = scope.starred(inner if isinstance(inner, exp.Column) else None)
-        _only(star, {"except_", "replace"})
+        columns = scope.names.starred(inner if isinstance(inner, exp.Column) else None)
+        only(star, {"except_", "replace"})
         left_out = {fold(column.name) for column in star.args.get("except_") or ()}
         computed = {fold(column.alias_or_name): column.unalias() for column in star.args.get("replace") or ()}
         for name, unique in columns:
@@ -532,7 +331,7 @@ def with_generated(
     """
     names = [column.name for column in columns]
     types = {column.name: column.type for column in columns}
-    scope = _Scope([_Names(names, (), ())])
+    scope = _Scope([Names(names, (), ())])
     trees: dict[str, exp.Expr] = {}
     odd: dict[str, str] = {}
 
@@ -561,5 +360,6 @@ def with_generated(
             items.append(cast(exp.null(), types[name]))
     plain = [(0, name) if name not in expressions else None for name in names]
     read = {(0, name) for name in scope.read}
-    expansion = Expansion(exp.select(*items).from_(table.copy()), plain, read, tuple(scope.calls))
+    rows = exp.select(*items).from_(table.copy())
+    expansion = Expansion(select=rows, origins=plain, read=read, calls=tuple(scope.calls))
     return expansion, odd, {name: tree for name, tree in trees.items() if name not in odd}

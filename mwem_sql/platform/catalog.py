@@ -187,46 +187,46 @@ def constraints(
            AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY') ORDER BY table_name, constraint_index""",
         [name.database, name.schema],
     ).fetchall()
-    tables, columns = table_names(con, name), _column_names(con, name) if rows else {}
+    by_table = schema_columns(con, name) if rows else {}
+    tables = {fold(table): name.beside(table) for table in by_table}
+    columns = {(table, fold(each.name)): each.name for table, listed in by_table.items() for each in listed}
     out = []
     for table, kind, listed, refers_to, others in rows:
         # DuckDB has names here as the constraint spelled them.
-        own = tables[fold(table)]
+        here = tables[fold(table)]
         other = tables.get(fold(refers_to)) if refers_to else None
         if refers_to and other is None:
             continue  # a table of that name is no more
-        spelled = tuple(columns[own.table, fold(column)] for column in listed)
+        spelled = tuple(columns[here.table, fold(column)] for column in listed)
         referred = tuple(columns[other.table, fold(column)] for column in others) if other else ()
-        out.append((own, kind, spelled, other, referred))
+        out.append((here, kind, spelled, other, referred))
     return out
 
 
-def table_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, Name]:
-    """All tables of a relation's schema, by their folded names."""
+def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list[Column]]:
+    """The columns of all tables and views of a relation's schema."""
     rows = con.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
+        """SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns()
+           WHERE database_name = ? AND schema_name = ? ORDER BY table_name, column_index""",
         [name.database, name.schema],
     ).fetchall()
-    return {fold(table): name.beside(table) for (table,) in rows}
-
-
-def _column_names(con: duckdb.DuckDBPyConnection, name: Name) -> dict[tuple[str, str], str]:
-    """All columns of a relation's schema, by table and folded name."""
-    rows = con.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?",
-        [name.database, name.schema],
-    ).fetchall()
-    return {(table, fold(column)): column for table, column in rows}
+    out: dict[str, list[Column]] = {}
+    for table, column, kind, nullable in rows:
+        out.setdefault(table, []).append(Column(column, kind, nullable))
+    return out
 
 
 def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
-    """The marks of all tables of a relation's schema that are public by the curator's word."""
+    """The marks of all tables of a relation's schema that are public by the curator's word.
+
+    None that carries an account: it was charged since.
+    """
     rows = con.execute(
         "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
         [name.database, name.schema],
     ).fetchall()
     marks = ((table, _PUBLIC.search(text or "")) for table, text in rows)
-    return {name.beside(table): mark[1] for table, mark in marks if mark}
+    return {name.beside(table): mark[1] for table, mark in marks if mark and "[mwem account " not in mark.string}
 
 
 def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:

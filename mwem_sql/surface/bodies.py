@@ -345,13 +345,13 @@ def budget(call: Arguments) -> Rows:
 def public(call: Arguments) -> Rows:
     session, function, text = call.session, call.function, call.name("public_table")
     con = session.cursor()
-    found = catalog.find(con, text, session.place)
-    if found is None:
+    relation = catalog.find(con, text, session.place)
+    if relation is None:
         what = f"table ({text!r}) does not exist for this call"
         near = catalog.nearest(con, text, session.place)
         raise refuse(TableError, function, what, f"{near}name a table of an attached database, and COMMIT it first")
-    name = found[0]
-    check_public(con, found, (), "public table", function)
+    name = relation[0]
+    check_public(con, relation, (), "public table", function)
     if catalog.is_read_only(con, name.database):
         what = f"table ({name}) is in a database that cannot be written, so that nothing could be noted"
         raise refuse(

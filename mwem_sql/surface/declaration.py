@@ -249,6 +249,31 @@ SOURCE = (
     ResultColumn("ledger", "VARCHAR", "The database that keeps its accounts."),
     ResultColumn("timeout", "DOUBLE", "Seconds for all scans of a call; NULL: no limit."),
 )
+LEDGER = (
+    ResultColumn("database_name", "VARCHAR", "Where the private table is."),
+    ResultColumn("schema_name", "VARCHAR", "Its schema."),
+    ResultColumn("table_name", "VARCHAR", "Its name, when it was charged."),
+    ResultColumn("output", "VARCHAR", "What was written; NULL where nothing was."),
+    ResultColumn("epsilon", "DOUBLE", "What was charged."),
+    ResultColumn("delta", "DOUBLE", "What was charged."),
+    ResultColumn("action", "VARCHAR", "The function: mwem_release, or one that is only noted: not private, or "
+                                      "mwem_withdraw."),
+    ResultColumn("private", "BOOLEAN", "false: a seed, or a function that is not private."),
+    ResultColumn("status", "VARCHAR", "done; open: running, or killed; failed. All of them count."),
+    ResultColumn("started", "TIMESTAMP", "When."),
+    ResultColumn("finished", "TIMESTAMP", "When; NULL while it is open."),
+    ResultColumn("who", "VARCHAR", "The user, as the system says by the process's user id."),
+    ResultColumn("unit", "VARCHAR", "Whose rows were protected together; NULL: each row by itself."),
+    ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit counted."),
+    ResultColumn("epsilon_spent", "DOUBLE", "What all releases of the table have spent, to this day."),
+    ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves; NULL without one."),
+    ResultColumn("intact", "BOOLEAN", "false: somebody changed the journal by hand."),
+    ResultColumn("version", "VARCHAR", "The version that was asked for; NULL without one."),
+    ResultColumn("workload", "VARCHAR", "What was asked: its first query, and how many more there are."),
+    ResultColumn("claimed", "VARCHAR", "The user that the environment names (USER, LOGNAME), where that is "
+                                       "another one."),
+    ResultColumn("reason", "VARCHAR", "Why a release was withdrawn; NULL for all else."),
+)
 FILE = (
     ResultColumn("file", "VARCHAR", "What was written."),
     ResultColumn("bytes", "BIGINT", "Its size."),

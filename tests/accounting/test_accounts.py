@@ -508,3 +508,117 @@ def test_rows_that_change_while_they_are_read_are_not_released(
     ):
         con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5)")
     assert con.execute("SELECT status FROM mwem_ledger() WHERE table_name = ?", [table]).fetchall() == [("failed",)]
+
+
+@pytest.fixture
+def tree(connect: Open, tmp_path: Path) -> Connection:
+    """Tables that keys connect, and a public one."""
+    con = connect(tmp_path / "a.duckdb")
+    con.execute("""
+        CREATE TABLE household (hid INTEGER PRIMARY KEY, x BOOLEAN NOT NULL);
+        CREATE TABLE person (pid INTEGER PRIMARY KEY, hid INTEGER REFERENCES household, x BOOLEAN NOT NULL);
+        CREATE TABLE visit (pid INTEGER REFERENCES person, code INTEGER, x BOOLEAN NOT NULL);
+        CREATE TABLE rx (pid INTEGER REFERENCES person, x BOOLEAN NOT NULL);
+        CREATE TABLE icd (code INTEGER PRIMARY KEY, y BOOLEAN NOT NULL);
+        INSERT INTO household SELECT i, true FROM range(5) t(i);
+        INSERT INTO person SELECT i, i % 5, i % 2 = 0 FROM range(20) t(i);
+        INSERT INTO visit SELECT i % 20, i % 3, i % 2 = 0 FROM range(60) t(i);
+        INSERT INTO rx SELECT i % 20, i % 2 = 0 FROM range(60) t(i);
+        INSERT INTO icd SELECT i, i > 1 FROM range(3) t(i);
+        CREATE VIEW stay AS SELECT v.x, p.x AS y FROM visit v JOIN person p USING (pid);
+        CREATE VIEW coded AS SELECT v.x, y FROM visit v JOIN icd USING (code);
+        CREATE TABLE w AS SELECT 'x' AS predicate
+    """)
+    return con
+
+
+BY_PERSON = "unit := 'person', rows_per_unit := 3, rows := 5"
+
+
+@pytest.mark.parametrize("name", ["visit", "stay", "rx", "person"])
+def test_a_cap_on_a_table_is_that_of_all_that_lead_to_it(tree: Connection, name: str) -> None:
+    """Whatever is named, before the cap and after it."""
+    tree.execute(f"CALL mwem_release('visit', w, 0.3, {BY_PERSON}, output := 'before')").fetchall()
+    cap = tree.execute("SELECT epsilon_spent FROM mwem_budget('person', 1, unit := 'person')").fetchall()
+    assert cap == [(0.3,)]
+    tree.execute(f"CALL mwem_release('{name}', w, 0.5, {BY_PERSON}, output := 'after')").fetchall()
+    for other in ("visit", "stay", "rx", "person"):
+        with pytest.raises(duckdb.Error, match=r"does not fit the cap on \w+: 0\.2 of 1 is left"):
+            tree.execute(f"CALL mwem_release('{other}', w, 0.3, {BY_PERSON}, output := 'o')")
+    for other, options in (("rx", "rows := 5"), ("household", "rows := 5"), ("rx", BY_PERSON.replace("person", "pid"))):
+        with pytest.raises(duckdb.Error, match="cannot be counted under the cap"):
+            tree.execute(f"CALL mwem_release('{other}', w, 0.1, {options}, output := 'o')")
+    with pytest.raises(duckdb.Error, match="a cap for one row cannot count releases of rx"):
+        tree.execute("CALL mwem_budget('rx', 1)")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE visit RENAME TO v2; CREATE VIEW visit AS FROM v2",
+        "CREATE OR REPLACE TABLE visit (pid INTEGER REFERENCES person, code INTEGER, x BOOLEAN NOT NULL)",
+        "CREATE TABLE new (pid INTEGER REFERENCES person, x BOOLEAN NOT NULL); CREATE VIEW visit2 AS FROM new",
+    ],
+)
+def test_tables_that_come_to_lead_to_a_capped_one_are_of_its_account(tree: Connection, change: str) -> None:
+    tree.execute("CALL mwem_budget('person', 1, unit := 'person')").fetchall()
+    tree.execute(f"CALL mwem_release('visit', w, 0.8, {BY_PERSON}, output := 'before')").fetchall()
+    tree.execute("DROP VIEW stay; DROP VIEW coded")
+    tree.execute(change)
+    name = "visit2" if "visit2" in change else "visit"
+    with pytest.raises(duckdb.Error, match=r"0\.2 of 1 is left"):
+        tree.execute(f"CALL mwem_release('{name}', w, 0.3, {BY_PERSON}, output := 'o')")
+
+
+def test_accounts_that_keys_connect_later_are_refused(tree: Connection) -> None:
+    """Neither could count what the other has spent."""
+    tree.execute("CREATE TABLE notes (pid INTEGER, x BOOLEAN NOT NULL)")
+    tree.execute("CALL mwem_release('notes', w, 0.5, rows := 5)").fetchall()
+    tree.execute(f"CALL mwem_release('visit', w, 0.5, {BY_PERSON})").fetchall()
+    tree.execute(
+        "CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR, refers_columns VARCHAR[]);"
+        "INSERT INTO mwem_keys VALUES ('notes', ['pid'], 'person', ['pid'])"
+    )
+    for call in (f"mwem_release('rx', w, 0.5, {BY_PERSON})", "mwem_budget('person', 3, unit := 'person')"):
+        with pytest.raises(
+            duckdb.Error, match=r"is connected by keys with .*notes.*, and together they have 2 accounts"
+        ):
+            tree.execute(f"CALL {call}")
+
+
+def test_public_is_what_the_ledger_says(tree: Connection) -> None:
+    """A comment alone is nobody's word; and what is charged is public no more."""
+    with pytest.raises(duckdb.Error, match="no FOREIGN KEY leads along"):
+        tree.execute("CALL mwem_release('coded', w, 0.5, rows := 5)")
+    tree.execute("COMMENT ON TABLE icd IS '[mwem public 0123456789abcdef]'")
+    with pytest.raises(duckdb.Error, match="whose comment says that it is public, and no ledger does"):
+        tree.execute("CALL mwem_release('coded', w, 0.5, rows := 5)")
+    tree.execute("CALL mwem_public('icd'); COMMENT ON COLUMN icd.code IS 'ICD-10'")
+    tree.execute("CALL mwem_release('coded', w, 0.5, rows := 5)").fetchall()
+    tree.execute("CREATE TABLE wy AS SELECT 'y' AS predicate; CALL mwem_release('icd', wy, 0.5, rows := 5)")
+    with pytest.raises(duckdb.Error, match="no FOREIGN KEY leads along"):
+        tree.execute("CALL mwem_release('coded', w, 0.5, rows := 5, output := 'o')")
+
+
+@pytest.mark.parametrize("change", ["public", "key"])
+def test_keys_that_change_while_rows_are_read_are_noticed(
+    tree: Connection, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the debit and the scans."""
+    acts = {
+        "public": "COMMENT ON TABLE icd IS NULL",
+        "key": "CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR, refers_columns "
+        "VARCHAR[]); INSERT INTO mwem_keys VALUES ('visit', ['code'], 'household', ['hid'])",
+    }
+    tree.execute("CALL mwem_public('icd')").fetchall()
+    answers = execution.true_answers
+
+    def first(*given, **options):
+        tree.cursor().execute(acts[change])
+        return answers(*given, **options)
+
+    monkeypatch.setattr(execution, "true_answers", first)
+    asked = "'coded', w, 1, rows := 5" if change == "public" else f"'stay', w, 1, {BY_PERSON}"
+    with pytest.raises(duckdb.Error, match="engine: the private table"):
+        tree.execute(f"CALL mwem_release({asked})")
+    assert tree.execute("SELECT status FROM mwem_ledger() WHERE epsilon > 0").fetchall() == [("failed",)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import duckdb
 import pytest
 from conftest import Connection, Open
 from ledgers import at_once, cap, charge, debit, marked
 
 import mwem_sql
+from mwem_sql.accounting.accounts import TableCarrier
 from mwem_sql.accounting.journal import statement
 from mwem_sql.accounting.ledger import Ledger, ledger_of
 from mwem_sql.boundary.relations import describe
@@ -69,6 +72,22 @@ def test_first_debits_at_once_make_one_ledger(plain: Connection, ledger: Ledger)
     assert at_once(8, lambda k: ledger.debit(cursors[k], charge("1"), f"o{k}", action="mwem_release")) == []
     assert len(statement(plain.cursor())) == 8
     assert plain.execute("FROM mwem.journal_head").fetchall()[0][0] == 9  # a key, and eight entries
+
+
+def test_an_account_that_is_opened_while_it_is_looked_up_is_met(plain: Connection, ledger: Ledger) -> None:
+    """A first debit may end between two reads: its mark is never seen without its line of the journal."""
+
+    @dataclass(frozen=True)
+    class Slow(TableCarrier):
+        """A table that is charged for the first time just before its mark is read."""
+
+        def account(self, con: Connection) -> str | None:
+            if super().account(con) is None:
+                debit(plain, ledger, "1")
+            return super().account(con)
+
+    slow = replace(ledger, identity=replace(ledger.identity, carrier=Slow(ledger.identity.table)))
+    assert slow.at(plain.cursor()).account == ledger.at(plain.cursor()).account
 
 
 def test_tables_of_one_name_in_two_schemas_have_their_own_caps(plain: Connection) -> None:

@@ -99,11 +99,6 @@ def test_not_null_is_inherited(con: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     sampled([
-        ("SELECT t.* FROM t JOIN s.u ON t.age = u.a", "joins"),
-        ("SELECT t.* FROM t, s.u", "joins"),
-        ("SELECT t.* FROM t LEFT JOIN s.u ON true", "joins"),
-        ("SELECT t.* FROM t SEMI JOIN s.u ON t.age = u.a", "joins"),
-        ("SELECT t.age FROM t, LATERAL (SELECT t.age) l", "joins"),
         ("SELECT count(*) AS n FROM t", "calls count_star"),
         ("SELECT max(age) AS age FROM t", "calls max"),
         ("SELECT list(age) AS l FROM t", "calls list"),

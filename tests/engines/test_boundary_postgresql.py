@@ -11,8 +11,8 @@ import pytest
 from servers import MISSING, superuser
 
 import mwem_sql
+from mwem_sql.boundary.sides import NotRowWiseError
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.boundary.views import NotRowWiseError
 from mwem_sql.errors import MwemError, TableError
 
 pytest.importorskip("adbc_driver_postgresql", reason=MISSING)

@@ -58,7 +58,7 @@ BAD: list[tuple[type[MwemError], str, str, dict[str, Any]]] = [
     (OptionError, "people", "age > 40", {"total": 1e12}),
     (OptionError, "people", "age > 40", {"unit": "person"}),
     (OptionError, "people", "age > 40", {"rows_per_unit": 3}),
-    (OptionError, "people", "age > 40", {"start": "warm"}),
+    (TableError, "people", "age > 40", {"start": "warm"}),
     (OptionError, "people", "age > 40", {"average": 1}),
     (OptionError, "people", "age > 40", {"seed": -1}),
     (OutputError, "people", "age > 40", {"output": "workload"}),

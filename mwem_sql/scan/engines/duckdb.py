@@ -14,7 +14,7 @@ import pyarrow as pa
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.files import keys_of
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.errors import BudgetError, TableError, refuse
+from mwem_sql.errors import BudgetError, TableError, literal, refuse
 from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
@@ -124,6 +124,9 @@ class DuckDBFile:
             file = f"a file ({self.path!r}) that has a ledger of its own, and is opened to be read only"
             cure = "ATTACH the file writable and release it there, so that the release can be debited in it"
             raise refuse(BudgetError, function, f"table ({relation.charged.table!r}) is in {file}", cure)
+        if relation.joined:
+            what = f"view ({relation.name.table!r}) joins, in a file that is opened by itself, without what keys need"
+            raise refuse(TableError, function, what, f"detach it, and ATTACH {literal(self.path)}")
         return Facts(
             schema=relation.name.schema,
             table=relation.name.table,

@@ -20,8 +20,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from mwem_sql.boundary.sides import NotRowWiseError
 from mwem_sql.boundary.sources import Facts
-from mwem_sql.boundary.views import NotRowWiseError
 from mwem_sql.errors import MwemError
 from mwem_sql.language.ticks import scale_of
 from mwem_sql.platform.catalog import Column

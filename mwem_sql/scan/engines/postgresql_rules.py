@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from mwem_sql.boundary.views import NotRowWiseError
+from mwem_sql.boundary.sides import NotRowWiseError
 
 FIRST_OF_USERS = 16384
 """Objects with smaller numbers were made by initdb; everybody else's begin here."""
