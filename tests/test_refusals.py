@@ -438,6 +438,9 @@ UNCALLED = "no test"
 ELSEWHERE = {
     "mwem_sql.workload.ranges": "test_workload.py",
     "mwem_sql.compile.rules.breaches": "compile/test_rules.py", "mwem_sql.domains.rules": "domains/test_rules.py",
+    "mwem_sql.boundary.levels": "sql/tables.test", "mwem_sql.releases.levels": "sql/tables.test",
+    "mwem_sql.releases.tables": "releases/test_tables.py", "mwem_sql.releases.reuse.check_replaceable": "sql/tables.test",
+    "mwem_sql.workload.check_of": "sql/tables.test",
     "mwem_sql.releases.plan._support": "sql/rules.test", "mwem_sql.releases.start": "releases/test_start.py",
     "mwem_sql.scan.scores": "scan/test_scores.py", "mwem_sql.explain.compare._target": "scan/test_scores.py",
     "mwem_sql.explain.compare._compare_scores": "scan/test_scores.py",

@@ -75,6 +75,8 @@ def read_levels(con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Pla
     if len(order) < len(names):
         lost = next(name.table for k, name in enumerate(names) if k not in order)
         raise _refused(f"table ({lost!r}) leads to itself along keys", "leave one of the tables out")
+    for k in order[1:]:
+        keys.path(names[k], roots[0], RELEASE)  # refuses a row of two units, also by tables that are not named here
     return tuple(_level(keys, tables[k], leads[k], [tables[other] for other in order]) for k in order)
 
 
@@ -126,13 +128,20 @@ def _level(keys: Keys, table: Relation, leads: Sequence[ForeignKey], tables: Seq
     """A table with its keys. `tables` are all of them, in the order of the levels."""
     order = [each.name for each in tables]
     columns = {fold(column.name): column for column in table.columns}
-    single = tuple(columns[fold(each[0])] for each in keys.unique(table.name) if len(each) == 1)
+    single = tuple(columns[fold(each[0])] for each in keys.unique_keys.get(table.name, ()) if len(each) == 1)
     level = Level(table=table, keys=single)
     if not leads and not single:
         what = f"table ({table.name.table!r}) has no PRIMARY KEY or UNIQUE of one column"
         raise _refused(what, f"declare one: ALTER TABLE {table.name.table} ADD PRIMARY KEY (id)")
     if leads:
         (key,) = leads
+        if not keys.is_unique(key.refers_to, key.refers_columns, enforced=True):
+            what = (
+                f"table ({table.name.table!r}) leads to {', '.join(key.refers_columns)} of {key.refers_to.table}, which"
+            )
+            what += " DuckDB does not keep unique, so that a row may be of several units"
+            cure = f"ALTER TABLE {key.refers_to.table} ADD PRIMARY KEY ({', '.join(key.refers_columns)})"
+            raise _refused(what, cure)
         place = order.index(key.refers_to)
         referred = next(column for column in tables[place].columns if fold(column.name) == fold(key.refers_columns[0]))
         foreign = columns[fold(key.columns[0])]

@@ -245,10 +245,11 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
 
 def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name]) -> None:
     """Outputs of an older version can be dropped: no key of another table refers to one of them."""
-    names = {fold(name.table): name for name in outputs}
+    names = {tuple(name.identity): name for name in outputs}
     for table, _, _, refers_to, _ in catalog.constraints(con, outputs[0]):
-        if refers_to is not None and fold(refers_to) in names and fold(table.table) not in names:
-            what = f"output ({names[fold(refers_to)]}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
+        output = None if refers_to is None else names.get(tuple(refers_to.identity))
+        if output is not None and tuple(table.identity) not in names:
+            what = f"output ({output}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
             hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
             raise refuse(OutputError, RELEASE, what, f"{hint}; or choose another output")
 

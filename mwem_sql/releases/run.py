@@ -95,7 +95,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         status, rho, discovery = "failed", charge.rho, plan.discovery
         try:
             check = _check_of(session, request, plan, ledger, receipt)
-            noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+            noise = noise_of(request)
             plan, missing = _discover(session, request, plan, check, noise)
             facts = _run_and_store(
                 session,
@@ -126,6 +126,11 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             uncapped(request, ledger, receipt),
         ]
         return output, summary.row(output, facts, time.monotonic() - started, warnings, reused=False)
+
+
+def noise_of(request: Request) -> Noise:
+    """What noise is drawn from: OpenDP's, or what a seed repeats."""
+    return OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
 
 
 def charged(request: Request, output: Name | str) -> str:

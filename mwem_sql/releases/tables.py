@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -23,7 +22,6 @@ from mwem_sql.accounting.ledger import Receipt
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
-from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.model.parents import Parents
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
@@ -34,7 +32,7 @@ from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.reuse import RequestHash
-from mwem_sql.releases.run import Made, charged, first_query, made_of, run_loop, store_all, uncapped
+from mwem_sql.releases.run import Made, charged, first_query, made_of, noise_of, run_loop, store_all, uncapped
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
@@ -104,18 +102,18 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
             request=fingerprint.hash, version=request.first.version, workload=first_query(tree.root.plan.compiled),
         )  # fmt: skip
         calls.stands(charged(request.first, text))
-        status, rho = "failed", charge.rho
+        status = "failed"
         try:
             marks = {"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content}
             made = _run_and_store(session, request, tree, receipt, outputs=ordered, marks=marks)
-            status, rho = "done", sum((one.rho for one in made), Fraction(0))
+            status = "done"
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"
             )
         finally:
             with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same
-                tree.ledger.close(session.cursor(), receipt.entry, status, rho)
+                tree.ledger.close(session.cursor(), receipt.entry, status, charge.rho)
         announce(request.first.table, "done")
         warnings: list[str | None] = [*_warnings(tree, made)]
         warnings.append(uncapped(request.first, tree.ledger, receipt))
@@ -192,7 +190,7 @@ def _run_and_store(
         all rows that a unit may have in it. What leaves one kernel decides what the next is asked: they compose.
     """
     seed = request.first.seed
-    noise: Noise = OpenDPNoise() if seed is None else SeededNoise(seed)
+    noise = noise_of(request.first)
     composition = tree.root.plan.schedule.composition
     accountant = Accountant(composition.kind, tree.limit, composition.budget)
     announce(request.first.table, "reading")
