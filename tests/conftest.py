@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import chance
+import cores  # noqa: F401  before numpy
 import duckdb
 import instances
 import numpy as np

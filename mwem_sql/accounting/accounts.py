@@ -145,7 +145,7 @@ class Identity:
 
     def marks(self, con: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """The accounts that the rows carry, and those that keys connect with them."""
-        carried = (carrier.account(con) for carrier in dict.fromkeys((*self.carriers, *self.connected)))
+        carried = (carrier.account(con) for carrier in (*self.carriers, *self.connected))
         return frozenset(account for account in carried if account is not None)
 
 

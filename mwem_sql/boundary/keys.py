@@ -206,6 +206,11 @@ def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iter
             )
             raise refuse(TableError, function, what, "name both tables, and as many columns of each")
         (here, ours), (there, theirs) = (_found(beside, text, listed, function) for text, listed in pairs)
+        for text, listed in ((here, ours), (there, theirs)):
+            generated = catalog.generated_columns(con, name.beside(text))
+            if odd := [column.name for column in listed if column.name in generated]:
+                what = f"key table ({KEY_TABLE!r}) names the column {odd[0]!r} of {text}, which is generated"
+                raise refuse(TableError, function, what, "make it a plain column")
         for one, two in zip(ours, theirs, strict=True):
             if one.type != two.type or not has_plain_type(one):
                 what = f"key table ({KEY_TABLE!r}) has {child}.{one.name} ({one.type}) refer to {parent}.{two.name}"

@@ -104,7 +104,7 @@ def only(node: exp.Expr, allowed: set[str]) -> None:
             raise NotRowWiseError(reasons.get(key, f"has a clause ({key}) that a row-wise view has not"))
 
 
-class Names:
+class SideNames:
     """The columns of a side, and the qualifiers that they may have; `unique` are their names among all sides."""
 
     def __init__(self, columns: Sequence[str], renamed: Sequence[str], name: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ class Names:
 class Sides:
     """The sides of a view, and what a name means among them."""
 
-    def __init__(self, sides: Sequence[Names]) -> None:
+    def __init__(self, sides: Sequence[SideNames]) -> None:
         self.sides = sides
         taken: set[str] = set()
         for side in sides:

@@ -26,10 +26,10 @@ from sqlglot import exp
 from mwem_sql.boundary.sides import (
     ROW_ALIAS,
     Join,
-    Names,
     NotRowWiseError,
     Pairs,
     Side,
+    SideNames,
     Sides,
     equation,
     flat,
@@ -93,7 +93,7 @@ class View:
         """
         scope = _Scope(
             [
-                Names(side.columns, table.alias_column_names, [table.alias] if table.alias else side.full)
+                SideNames(side.columns, table.alias_column_names, [table.alias] if table.alias else side.full)
                 for side, table in zip(sides, (self.source, *(join.table for join in self.joins)), strict=True)
             ]
         )
@@ -143,7 +143,7 @@ class View:
 class _Scope:
     """The columns that a view's expressions may name, and what they read and call."""
 
-    def __init__(self, sides: Sequence[Names]) -> None:
+    def __init__(self, sides: Sequence[SideNames]) -> None:
         self.names = Sides(sides)
         self.read: set[str] = set()
         self.calls: list[exp.Func] = []
@@ -331,7 +331,7 @@ def with_generated(
     """
     names = [column.name for column in columns]
     types = {column.name: column.type for column in columns}
-    scope = _Scope([Names(names, (), ())])
+    scope = _Scope([SideNames(names, (), ())])
     trees: dict[str, exp.Expr] = {}
     odd: dict[str, str] = {}
 

@@ -204,10 +204,11 @@ def constraints(
 
 
 def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list[Column]]:
-    """The columns of all tables and views of a relation's schema."""
+    """The columns of all tables of a relation's schema; not those of views."""
     rows = con.execute(
-        """SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns()
-           WHERE database_name = ? AND schema_name = ? ORDER BY table_name, column_index""",
+        """SELECT c.table_name, c.column_name, c.data_type, c.is_nullable FROM duckdb_columns() AS c
+           JOIN duckdb_tables() AS t ON t.table_oid = c.table_oid AND t.database_oid = c.database_oid
+           WHERE c.database_name = ? AND c.schema_name = ? ORDER BY c.table_name, c.column_index""",
         [name.database, name.schema],
     ).fetchall()
     out: dict[str, list[Column]] = {}

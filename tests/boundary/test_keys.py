@@ -83,10 +83,13 @@ def test_keys_that_are_declared(con: duckdb.DuckDBPyConnection) -> None:
         ("'visit', [], 'icd', []", "that is no key"),
         ("NULL, ['p'], 'icd', ['code']", "that is no key"),
         ("'visit', ['p', NULL], 'person', ['pid', 'cc']", "that is no key"),
+        ("'few', ['code'], 'icd', ['code']", "names the table 'few', which is not beside it"),
+        ("'made', ['y'], 'icd', ['code']", "names the column 'y' of made, which is generated.*make it a plain column"),
         ("'visit', ['c'], 'icd', ['code']", r"has visit.c \(VARCHAR\) refer to icd.code \(INTEGER\)"),
     ],
 )
 def test_declarations_that_are_refused(con: duckdb.DuckDBPyConnection, row: str, reason: str) -> None:
+    con.execute("CREATE VIEW few AS FROM visit; CREATE TABLE made (x INTEGER, y INTEGER AS (x + 1))")
     con.execute(f"{DECLARED}; INSERT INTO mwem_keys VALUES ({row})")
     with pytest.raises(TableError, match=rf"^f: key table \('mwem_keys'\) .*{reason}"):
         keys(con)

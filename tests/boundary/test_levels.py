@@ -82,7 +82,9 @@ def test_a_unit_less_takes_its_rows_from_each_level_and_no_others(seed: int) -> 
         con.execute("SELECT setseed(?)", [seed / 2**32])
         con.execute(
             """INSERT INTO person SELECT 'p' || i, ['F', 'M', NULL][1 + (random() * 2.9)::INT % 3] FROM range(6) t(i);
-               INSERT INTO visit SELECT i, if(random() < 0.1, NULL, 'p' || (random() * 5)::INT), 'k' || (random() * 2)::INT FROM range(15) t(i);
+               INSERT INTO visit
+               SELECT i, if(random() < 0.1, NULL, 'p' || (random() * 5)::INT), 'k' || (random() * 2)::INT
+               FROM range(15) t(i);
                INSERT INTO drug
                SELECT if(random() < 0.1, NULL, (random() * 14)::INT), (random() * 3)::INT FROM range(25);
                INSERT INTO pass SELECT pid, random() < 0.5 FROM person WHERE random() < 0.5"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from mwem_sql.boundary.sides import Names, NotRowWiseError, Sides, equation, flat, join_of
+from mwem_sql.boundary.sides import NotRowWiseError, SideNames, Sides, equation, flat, join_of
 from mwem_sql.boundary.views import View
 from mwem_sql.language import dialect
 
@@ -31,7 +31,7 @@ def test_joins_are_read_whatever_parentheses_there_are(text: str) -> None:
         ("b", False, ("k",)),
         ("c", True, ()),
     ]
-    sides = Sides([Names(["k", "x"], (), ["a"]), Names(["K", "x"], (), ["b"]), Names(["y"], (), ["c"])])
+    sides = Sides([SideNames(["k", "x"], (), ["a"]), SideNames(["K", "x"], (), ["b"]), SideNames(["y"], (), ["c"])])
     assert [sides.equated(1, view.joins[0]), sides.equated(2, view.joins[1])] == [[("k", "K:")], [("x:", "y")]]
 
 
@@ -54,7 +54,7 @@ def test_other_joins_are_refused(text: str, reason: str) -> None:
 
 def test_what_names_mean() -> None:
     """USING makes one column of two: without a qualifier it is the first."""
-    sides = Sides([Names(["k", "x"], (), ["db", "main", "a"]), Names(["k", "y"], ("k", "z"), ["b"])])
+    sides = Sides([SideNames(["k", "x"], (), ["db", "main", "a"]), SideNames(["k", "y"], ("k", "z"), ["b"])])
     table, (joined,) = (
         flat(select("SELECT a.x FROM a JOIN b USING (k)").args["from_"].this)[0],
         select("SELECT a.x FROM a JOIN b USING (k)").args["joins"],

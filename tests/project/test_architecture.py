@@ -20,6 +20,8 @@ SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "mwem_sql").rglob("*.py"))
 }
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+NODES = {name: list(ast.walk(tree)) for name, tree in TREES.items()}
 # Where true answers are made, and where they are handed on; nowhere else are they held.
 MAKERS = {"mwem_sql/scan/execution.py", "mwem_sql/kernel/kernel.py"}
 HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/explain/compare.py"}
@@ -76,9 +78,9 @@ def test_a_rule_that_is_broken_is_seen(monkeypatch) -> None:
 def test_modules_do_not_import_each_other_in_circles() -> None:
     below: dict[str, set[str]] = defaultdict(set)
     names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SOURCES}
-    for name, text in SOURCES.items():
+    for name, nodes in NODES.items():
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("mwem_sql"):
                 parts = {f"{node.module}.{alias.name}" for alias in node.names} & names
                 below[module] |= parts or ({node.module} & names)
@@ -96,7 +98,7 @@ def test_true_answers_are_named_where_they_are_made_and_handed_on_and_nowhere_el
 
 
 def test_every_module_says_what_it_owns() -> None:
-    silent = [name for name, text in SOURCES.items() if text.strip() and not ast.get_docstring(ast.parse(text))]
+    silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
     assert not silent
 
 
@@ -120,8 +122,8 @@ def test_every_module_has_its_test_file() -> None:
 def test_a_name_is_one_thing() -> None:
     """Types, and constants that a module shows to others: one home each."""
     homes: dict[str, list[str]] = defaultdict(list)
-    for module, text in SOURCES.items():
-        for node in ast.parse(text).body:
+    for module, tree in TREES.items():
+        for node in tree.body:
             names = [node.name] if isinstance(node, ast.ClassDef) else sorted(_constants(node))
             for name in names:
                 if not name.startswith("_"):
@@ -133,8 +135,8 @@ def test_records_of_many_fields_are_written_by_name() -> None:
     """Two fields in the wrong order once made a plan wrong by 1.8 times, and the type checker had nothing to say."""
     by_place = [
         f"{module}: {node.name}"
-        for module, text in SOURCES.items()
-        for node in ast.walk(ast.parse(text))
+        for module, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.ClassDef) and _fields_by_place(node) > MOST_BY_PLACE
     ]
     assert by_place == []
@@ -144,8 +146,8 @@ def test_no_participle_is_a_name() -> None:
     """`own`, `found` or `told` stands where a noun is missing."""
     bound = [
         f"{module}:{node.lineno}: {name}"
-        for module, text in SOURCES.items()
-        for node in ast.walk(ast.parse(text))
+        for module, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
         for name in [node.arg if isinstance(node, ast.arg) else node.id]
         if name in PARTICIPLES
@@ -155,14 +157,14 @@ def test_no_participle_is_a_name() -> None:
 
 def test_thresholds_are_parameters() -> None:
     """A test gives a parameter, or data that cross the threshold. The few for which neither will do: thresholds.py."""
-    nodes = [node for text in SOURCES.values() for node in ast.parse(text).body]
+    nodes = [node for tree in TREES.values() for node in tree.body]
     numbers = {name for node in nodes if _is_number(node) for name in _constants(node)}
     tests = {path.relative_to(ROOT / "tests"): path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
     patched = [
         f"{path}:{node.lineno}: {text.value}"
         for path, source in tests.items()
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".setattr", ".parametrize", "patch.object"))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"setattr", "parametrize", "object"}
         for text in ast.walk(node)
         if isinstance(text, ast.Constant) and str(text.value).rsplit(".", maxsplit=1)[-1] in numbers
     ]
@@ -174,8 +176,8 @@ def test_thresholds_are_parameters() -> None:
 
 def _is_number(node: ast.stmt) -> bool:
     """Whether a statement gives a name to a number, or to a tuple of them."""
-    value = getattr(node, "value", None)
-    return isinstance(value, ast.expr) and re.fullmatch(r"[-+*/(). ,e0-9]+", ast.unparse(value)) is not None
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    return value is not None and re.fullmatch(r"[-+*/(). ,e0-9]+", ast.unparse(value)) is not None
 
 
 def _constants(node: ast.stmt) -> set[str]:

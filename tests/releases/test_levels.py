@@ -14,7 +14,8 @@ from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree
 from mwem_sql.workload import Query, Workload
 
 SETUP = """
-    CREATE TABLE person (pid INTEGER PRIMARY KEY, old BOOLEAN NOT NULL, age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99));
+    CREATE TABLE person (pid INTEGER PRIMARY KEY, old BOOLEAN NOT NULL,
+        age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99));
     CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid INTEGER REFERENCES person (pid), home BOOLEAN NOT NULL);
     CREATE TABLE drug (vid INTEGER REFERENCES visit (vid), strong BOOLEAN NOT NULL)
 """
