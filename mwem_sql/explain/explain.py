@@ -31,8 +31,11 @@ SHOWN_PAIRS = 5
 """Pairs of a start that are listed."""
 
 
-def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
+def plan_rows(session: Session, request: Request | TablesRequest) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
+    if isinstance(request, TablesRequest):
+        yield from _tree_rows(session, request)
+        return
     release = None
     if request.domain is None:
         release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
@@ -41,7 +44,7 @@ def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
     yield from _rows_of(make_plan(session, request, release), request, release)
 
 
-def tree_rows(session: Session, request: TablesRequest) -> Iterator[dict[str, str]]:
+def _tree_rows(session: Session, request: TablesRequest) -> Iterator[dict[str, str]]:
     """The same of several tables: what is about all of them, and then each, the root first."""
     for text in request.tables:
         reuse.names(session.cursor(), session, request.of(text))

@@ -31,8 +31,19 @@ from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
+from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
-from mwem_sql.releases.run import Made, charged, first_query, made_of, noise_of, run_loop, store_all, uncapped
+from mwem_sql.releases.run import (
+    Made,
+    charged,
+    first_query,
+    made_of,
+    noise_of,
+    run_loop,
+    run_release,
+    store_all,
+    uncapped,
+)
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
@@ -66,6 +77,13 @@ class Summaries:
         row = summary.row(", ".join(map(str, stored)), whole, seconds, warnings, reused=reused)
         row["quality"] = max((str(one["quality"]) for one in each.values()), key=("good", "fair", "poor").index)
         return cls(row=row, each=[(output, each[output]) for output in outputs])
+
+
+def summary_row(session: Session, request: Request | TablesRequest) -> dict[str, Any]:
+    """The row that a call returns, of one table or of several."""
+    if isinstance(request, TablesRequest):
+        return run_tables(session, request).row
+    return run_release(session, request)[1]
 
 
 def run_tables(session: Session, request: TablesRequest) -> Summaries:

@@ -23,6 +23,7 @@ from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
+from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.releases.tables import run_tables
@@ -109,10 +110,10 @@ def release(
         return Release(**summary, _session=call.session, _stored=store.stored(cursor, output, facts))
 
     def work(call: Arguments) -> Release | tuple[Release, ...]:
-        if isinstance(call["private_table"], list):
-            made = run_tables(call.session, bodies.tables_request(call))
-            return tuple([of(call, *each) for each in made.each])
-        return of(call, *run_release(call.session, bodies.request(call)))
+        whole = bodies.request(call)
+        if isinstance(whole, TablesRequest):
+            return tuple([of(call, *each) for each in run_tables(call.session, whole).each])
+        return of(call, *run_release(call.session, whole))
 
     given = {"con": con, "table": table, "workload": workload, "epsilon": epsilon, "options": options}
     with shown(progress):

@@ -28,7 +28,7 @@ from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
-from mwem_sql.explain.explain import plan_rows, tree_rows
+from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.language.dialect import fold
@@ -42,9 +42,8 @@ from mwem_sql.releases import quantile as quantiles
 from mwem_sql.releases import store, withdrawal
 from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.request import Request, read_whole
-from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
-from mwem_sql.releases.tables import run_tables
+from mwem_sql.releases.tables import summary_row
 from mwem_sql.reporting import export as files
 from mwem_sql.scan.engines import check_no_secret, open_engine
 from mwem_sql.workload import Workload
@@ -144,25 +143,18 @@ class Typed:
         return cursor.sql(exp.select(*columns).from_(exp.table_(arrived)).sql("duckdb")).to_arrow_table()
 
 
-def request(call: Arguments) -> Request:
-    return Request.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
+def request(call: Arguments) -> Request | TablesRequest:
+    """What is asked for; of a list of tables, for all of them."""
+    kind = TablesRequest if isinstance(call["private_table"], list) else Request
+    return kind.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
 
 
 def release(call: Arguments) -> Rows:
-    if isinstance(call["private_table"], list):
-        return [run_tables(call.session, tables_request(call)).row]
-    return [run_release(call.session, request(call))[1]]
-
-
-def tables_request(call: Arguments) -> TablesRequest:
-    """The request of a release of several tables."""
-    return TablesRequest.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
+    return [summary_row(call.session, request(call))]
 
 
 def plan(call: Arguments) -> Rows:
     with spoken_by(call.function):
-        if isinstance(call["private_table"], list):
-            return list(tree_rows(call.session, tables_request(call)))
         return list(plan_rows(call.session, request(call)))
 
 

@@ -62,8 +62,8 @@ def read_workload(
         raise refuse(TableError, function, what, hint)
     if private is not None:
         names = [private] if isinstance(private, str) else private
-        protected = [found[0] for name in names if (found := catalog.find(con, name, session.place)) is not None]
-        check_public(con, relation, tuple(protected), "workload", function)
+        relations = [catalog.find(con, name, session.place) for name in names]
+        check_public(con, relation, tuple(each[0] for each in relations if each is not None), "workload", function)
     return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())
 
 

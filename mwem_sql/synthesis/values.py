@@ -114,8 +114,8 @@ def draw_below(
     rules: RowRules | None = None,
 ) -> pa.Table:
     """Columns of the attributes that are not given, as `draw_rows` has them."""
-    own = {name: each for name, each in classes.items() if name not in given.codes}
-    return pa.table(_filled(state, own, generator, rules)(draw_given(state, given.codes, given.rows, generator)))
+    others = {name: each for name, each in classes.items() if name not in given.codes}
+    return pa.table(_filled(state, others, generator, rules)(draw_given(state, given.codes, given.rows, generator)))
 
 
 def _filled(
