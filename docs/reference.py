@@ -49,6 +49,10 @@ WORKLOAD_COLUMNS = {
     "name": "VARCHAR: what answers call the query. NULL: its text.",
     "weight": "DOUBLE above 0: how important it is when queries are selected. NULL: 1.",
     "always": "BOOLEAN: measured in any case, ahead of all that is selected. NULL: false.",
+    "of": (
+        "VARCHAR: in a release of several tables, the one whose rows are counted. NULL: the one nearest to the root "
+        "that has all columns of the row, or sees them above it."
+    ),
 }
 DOMAIN = """\
 ## A domain table

@@ -40,13 +40,15 @@ class _Row(NamedTuple):
     name: str | None
     weight: float
     always: bool
+    of: str | None = None
 
 
 class Query(_Row):
     """One row of a workload: `SELECT group_by, SUM(measure) FROM t WHERE predicate GROUP BY group_by`.
 
     `group_by` holds column names where `verbatim`, otherwise one text with SQL expressions. With `always`, it is
-    measured in any case. Its parts are checked, unless `_make` makes it of parts that were.
+    measured in any case. `of` is the table whose rows are counted, in a release of several tables. Its parts are
+    checked, unless `_make` makes it of parts that were.
     """
 
     __slots__ = ()
@@ -60,14 +62,15 @@ class Query(_Row):
         name: str | None = None,
         weight: float = 1.0,
         always: bool = False,
+        of: str | None = None,
     ) -> Query:
-        for part, text in (("predicate", predicate), ("measure", measure), ("name", name)):
+        for part, text in (("predicate", predicate), ("measure", measure), ("name", name), ("of", of)):
             _text(part, text)
         if group_by is not None:
             _check_names(group_by)
         _check_asks((predicate, measure, group_by))
         return super().__new__(
-            cls, predicate, measure, group_by, verbatim, name, _weight(weight), _always(always)
+            cls, predicate, measure, group_by, verbatim, name, _weight(weight), _always(always), of
         )  # fmt: skip
 
     @property
@@ -134,7 +137,8 @@ class Workload:
         }
         lists, verbatim = [names for names, _ in parts["group_by"]], [is_list for _, is_list in parts["group_by"]]
         _each(zip(parts["predicate"], parts["measure"], lists, strict=True), _check_asks)
-        made = (parts["predicate"], parts["measure"], lists, verbatim, parts["name"], parts["weight"], parts["always"])
+        rest = (parts[name] for name in ("name", "weight", "always", "of"))
+        made = (parts["predicate"], parts["measure"], lists, verbatim, *rest)
         return cls(tuple(map(Query._make, zip(*made, strict=True))))
 
     @classmethod
@@ -227,7 +231,7 @@ class Workload:
     def to_arrow(self) -> pa.Table:
         """The rows of a workload table; every query has a name.
 
-        `group_by` is text in all rows if it is in one; `always` is a column if some row has it.
+        `group_by` is text in all rows if it is in one; `always` and `of` are columns if some row has them.
         """
         verbatim = all(query.verbatim for query in self.queries)
         groups = [query.group_by if verbatim else query.group_text for query in self.queries]
@@ -240,6 +244,8 @@ class Workload:
         }
         if any(query.always for query in self.queries):
             columns["always"] = pa.array([bool(query.always) for query in self.queries])
+        if any(query.of is not None for query in self.queries):
+            columns["of"] = pa.array([query.of for query in self.queries], pa.string())
         return pa.table(columns)
 
 
@@ -320,6 +326,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "name": partial(_text, "name"),
     "weight": lambda weight: 1.0 if weight is None else _weight(weight),
     "always": lambda flag: False if flag is None else _always(flag),
+    "of": partial(_text, "of"),
 }
 COLUMNS = tuple(_READERS)
 
@@ -333,6 +340,15 @@ def _each(column: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
     except WorkloadError as error:
         raise WorkloadError(str(error).replace("a row", f"row {len(out) + 1}", 1)) from None
     return out
+
+
+def check_of(workload: Workload, table: str, output: str) -> None:
+    """Refuse a row that counts rows of another table than those that are asked about."""
+    for number, query in enumerate(workload, start=1):
+        if query.of is not None and fold(query.of) != fold(table):
+            what = f"row {number} of the workload counts rows of {query.of!r}, and {output} has those of {table}"
+            hint = f"CREATE TABLE questions AS FROM workload WHERE of = {literal(table)}, and ask these"
+            raise refuse_query(what, hint)
 
 
 def read_list(text: str) -> list[str] | None:

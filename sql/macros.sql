@@ -12,13 +12,12 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
         certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
-        "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "rules": "rules", "known": "known", "unit": "unit",
-        "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
-        "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
-        context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
+        "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
+        "rules": "rules", "known": "known", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
+        "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
@@ -32,7 +31,7 @@ COMMENT ON MACRO TABLE mwem_release IS 'A private synthetic table that answers t
 Example: CALL mwem_release(''adult'', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...
 Cost: epsilon and delta, once per request and output
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit'']: a table for each, whose keys join.
 workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
 epsilon  The privacy budget of this release. Smaller is more private, and noisier.
 delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.
@@ -44,7 +43,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
-rows_per_unit := NULL  How many rows of one person count. Needs unit.
+rows_per_unit := NULL  How many rows of one person count. Needs unit. Of several tables: a number for all below the root, or one for each, {visit: 20}.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
 average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
@@ -53,9 +52,9 @@ certify := NULL  The share of the budget that tells how far off the answers are 
 version := NULL  A new version makes, and charges, a new release under the same output name.
 seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
 
--> release INTEGER  Its number in mwem.releases.
--> output VARCHAR  The table that was written: database.schema.table.
--> rows BIGINT  Rows of that table: the noisy count, or the option rows.
+-> release INTEGER  Its number in mwem.releases; of several tables, the root''s.
+-> output VARCHAR  The table that was written: database.schema.table. Of several tables, all of them.
+-> rows BIGINT  Rows of that table: the noisy count, or the option rows. Numbers of several tables are added up.
 -> epsilon DOUBLE  What was charged, and is promised.
 -> delta DOUBLE  What was charged, and is promised.
 -> rounds INTEGER  Number of measurement steps.
@@ -78,13 +77,12 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
         certify := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR,
-        "options": {"delta": "delta"::VARCHAR, "rounds": "rounds", "output": "output", "rows": "rows",
-        "total": "total", "domain": "domain", "rules": "rules", "known": "known", "unit": "unit",
-        "rows_per_unit": "rows_per_unit", "start": "start", "average": "average", "fit": "fit",
-        "max_cells": "max_cells", "certify": "certify", "version": "version"::VARCHAR, "seed": "seed"},
-        context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
+        "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
+        "rules": "rules", "known": "known", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
+        "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
@@ -98,7 +96,7 @@ COMMENT ON MACRO TABLE mwem_plan IS 'What a release would run and cost, as rows 
 Example: FROM mwem_plan(''adult'', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit'']: a table for each, whose keys join.
 workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
 epsilon  The privacy budget of this release. Smaller is more private, and noisier.
 delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.
@@ -110,7 +108,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
-rows_per_unit := NULL  How many rows of one person count. Needs unit.
+rows_per_unit := NULL  How many rows of one person count. Needs unit. Of several tables: a number for all below the root, or one for each, {visit: 20}.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
 average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.

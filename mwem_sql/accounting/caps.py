@@ -299,7 +299,7 @@ def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:
         )
     if delta > LARGEST_DELTA:
         reasons.append(f"delta ({delta:g}) is above {LARGEST_DELTA:g}: with that chance nothing is promised")
-    elif rows is not None and delta > 1 / rows:
+    elif rows is not None and delta * rows > 1:
         reasons.append(
             f"delta ({delta:g}) is above 1 / {rows:,.0f} rows: a release that shows one of them as it is may have it"
         )

@@ -184,6 +184,8 @@ class Compiled:
             rules=tuple(rule for rule in whole.rules if names >= set(whole.columns_of(rule))),
             computed=computed,
             totals=whole.totals_about(names),
+            above=whole.above,
+            link=whole.link,
         )
 
     @property

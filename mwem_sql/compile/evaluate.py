@@ -194,13 +194,33 @@ def load_values(sandbox: Sandbox, attribute: Attribute, values: pa.Array) -> Non
 
 
 def load_rows(sandbox: Sandbox, domain: Domain, columns: Mapping[str, tuple[str, pa.Array]]) -> None:
-    """Rows as the private table would have them, under its name: also with the columns that are computed of these."""
+    """Rows as the private table would have them, under its name: also with the columns that are computed of these.
+
+    A column of a table above is a field of a value that is called as that table, and stands alone where that is clear.
+    """
+    columns = {**columns, **dict(_columns_above(domain, columns))}
     sandbox.load(domain.table, columns)
     computed = [each for each in domain.computed if columns.keys() >= set(each.columns)]
     if computed:
         arrays = sandbox.evaluate(domain.table, [each.text for each in computed])
         values = {each.name: (each.type, array.combine_chunks()) for each, array in zip(computed, arrays, strict=True)}
         sandbox.load(domain.table, {**columns, **values})
+
+
+def _columns_above(
+    domain: Domain, columns: Mapping[str, tuple[str, pa.Array]]
+) -> Iterator[tuple[str, tuple[str, pa.Array]]]:
+    """Columns of tables above, as expressions may name them: person.age, and age."""
+    for table in domain.above:
+        fields = {name.partition(".")[2]: typed for name, typed in columns.items() if name.startswith(f"{table}.")}
+        if fields:
+            kinds = ", ".join(f"{dialect.quoted(name)} {kind}" for name, (kind, _) in fields.items())
+            arrays = [array for _, array in fields.values()]
+            yield table, (f"STRUCT({kinds})", pa.StructArray.from_arrays(arrays, list(fields)))
+    present = {dialect.fold(name) for name in columns}
+    for name, meant in domain.spelling.items() if domain.above else ():
+        if meant in columns and name not in present:
+            yield name, columns[meant]
 
 
 def run(sandbox: Sandbox, table: str, texts: Sequence[Key]) -> list[pa.ChunkedArray]:

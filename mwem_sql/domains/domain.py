@@ -29,6 +29,26 @@ from mwem_sql.platform.session import Session
 __all__ = ["Attribute", "Domain", "read_domain"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """How the rows of a table are joined to those of others of its release.
+
+    `keys` are columns that identify a row. `foreign` is the one that leads to the table `parent`, to its column
+    `refers_to`; None in the root. `below` are attributes that say how many rows of other tables lead to a row.
+    """
+
+    keys: tuple[str, ...]
+    parent: str | None = None
+    foreign: str | None = None
+    refers_to: str | None = None
+    below: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of keys."""
+        return tuple(dict.fromkeys(filter(None, (*self.keys, self.foreign))))
+
+
 @dataclass(frozen=True)
 class Domain:
     """The public domain of one table. Columns without a declaration are in `columns` only."""
@@ -40,6 +60,10 @@ class Domain:
     rules: tuple[PublicRule, ...] = ()
     computed: tuple[Computed, ...] = ()
     totals: tuple[PublicTotal, ...] = ()
+    above: tuple[str, ...] = ()
+    """The tables that keys lead to: their columns are called table.column."""
+    link: Link | None = None
+    """In a release of several tables."""
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -102,10 +126,23 @@ class Domain:
     @cached_property
     def spelling(self) -> Columns:
         """Folded column names to the table's own spelling; and how some are computed."""
-        return Columns(self.columns, {each.name: each.tree for each in self.computed})
+        return Columns(self.columns, {each.name: each.tree for each in self.computed}, self.above)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The columns of the table itself: not those of tables above, nor what is counted of tables below."""
+        below = () if self.link is None else self.link.below
+        return tuple(name for name in self.columns if name not in below and self.column_above(name) is None)
+
+    def column_above(self, name: str) -> tuple[str, str] | None:
+        """The table above that a column is of, and what it is called there; None for a column of the table itself."""
+        for table in self.above:
+            if name.startswith(f"{table}."):
+                return table, name.removeprefix(f"{table}.")
+        return None
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Domain:
@@ -122,6 +159,10 @@ class Domain:
             rules=tuple(PublicRule(**item) for item in stored.get("rules", ())),
             computed=tuple(Computed(**item) for item in stored.get("computed", ())),
             totals=tuple(PublicTotal(**item) for item in stored.get("totals", ())),
+            above=tuple(stored.get("above", ())),
+            link=Link(**{**link, "keys": tuple(link["keys"]), "below": tuple(link["below"])})
+            if (link := stored.get("link"))
+            else None,
         )
 
     @classmethod

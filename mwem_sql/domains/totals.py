@@ -53,7 +53,7 @@ def totals_of_table(con: duckdb.DuckDBPyConnection, relation: Relation, table: c
         if name not in types:
             near = did_you_mean(present[name], [column.name for column in types.values()], shown=str)
             raise _no(table, f"has the column {present[name]}, which {relation.name.stem} does not have", near)
-    names = Columns(column.name for column in relation.columns)
+    names = Columns([column.name for column in relation.columns])
     columns = [_read(present, name, "VARCHAR") for name in (PREDICATE_COLUMN, *limiting)]
     rows = [try_cast(exp.column(present[ROWS_COLUMN], quoted=True), "DOUBLE"), _read(present, ROWS_COLUMN, "VARCHAR")]
     read = exp.select(*rows, *columns).from_(table.tree())

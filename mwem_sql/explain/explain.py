@@ -18,6 +18,7 @@ from mwem_sql.kernel.scales import Kind, selection_scale
 from mwem_sql.loop.plan import Schedule
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import reuse, store
+from mwem_sql.releases.levels import TablesRequest, plan_tree
 from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.store import Stored
@@ -31,14 +32,35 @@ SHOWN_PAIRS = 5
 """Pairs of a start that are listed."""
 
 
-def plan_rows(session: Session, request: Request) -> Iterator[dict[str, str]]:
+def plan_rows(session: Session, request: Request | TablesRequest) -> Iterator[dict[str, str]]:
     """Rows (item, value) in reading order."""
+    if isinstance(request, TablesRequest):
+        yield from _tree_rows(session, request)
+        return
     release = None
     if request.domain is None:
         release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
     if release is None:
         reuse.names(session.cursor(), session, request)  # an output that a release would refuse
-    plan = make_plan(session, request, release)
+    yield from _rows_of(make_plan(session, request, release), request, release)
+
+
+def _tree_rows(session: Session, request: TablesRequest) -> Iterator[dict[str, str]]:
+    """The same of several tables: what is about all of them, and then each, the root first."""
+    for text in request.tables:
+        reuse.names(session.cursor(), session, request.of(text))
+    tree = plan_tree(session, request)
+    yield {"item": "tables", "value": ", ".join(one.level.name for one in tree.levels)}
+    yield {"item": "protects", "value": tree.protects}
+    for one in tree.levels:
+        rows = _rows_of(one.plan, one.request)
+        yield next(rows)
+        yield {"item": "share", "value": f"{float(one.plan.part):.0%} of the budget"}
+        yield from (row for row in rows if row["item"] != "protects")
+
+
+def _rows_of(plan: Plan, request: Request, release: Stored | None = None) -> Iterator[dict[str, str]]:
+    """What would run for one table."""
     request = replace(request, total=plan.problem.total)
     compiled, schedule = plan.compiled, plan.schedule
     counts = {name: classes.count for name, classes in compiled.classes.items()}

@@ -61,15 +61,18 @@ class Composition:
         return Accountant(self.kind, self.limit, self.budget)
 
 
-def compositions(budget: Budget, typical: Mapping[Kind, Fraction], *, sensitivity: int = 1) -> dict[Kind, Composition]:
+def compositions(
+    budget: Budget, typical: Mapping[Kind, Fraction], *, sensitivity: int = 1, part: Fraction = Fraction(1)
+) -> dict[Kind, Composition]:
     """The kinds that a budget allows, pure first, with the noise of both.
 
     `typical` is what a measured cell takes of the whole under each kind. (epsilon, 0) implies (epsilon, delta), so that
-    with delta > 0 either may be taken.
+    with delta > 0 either may be taken. `part` is what of the budget is added up here, where others have the rest.
     """
     limits: dict[Kind, Fraction] = {"pure": budget.epsilon}
     if budget.delta and (rho := zcdp_rho(budget.epsilon, budget.delta)):
         limits["zcdp"] = rho
+    limits = {kind: part * limit for kind, limit in limits.items()}
     scales = {kind: noise_scale(typical[kind] * limit, sensitivity, kind).scale for kind, limit in limits.items()}
     predicted = Predicted(math.sqrt(2) * scales["pure"], scales.get("zcdp"))
     return {

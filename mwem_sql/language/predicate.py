@@ -7,7 +7,7 @@ functions. Whatever is not on it is refused with the reason a person would give.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -84,11 +84,33 @@ class _Text:
 
 
 class Columns(dict[str, str]):
-    """The columns of a table, folded names to the table's own; and the expressions of those that are computed."""
+    """The columns of a table, folded names to the table's own; and the expressions of those that are computed.
 
-    def __init__(self, names: Iterable[str], computed: Mapping[str, exp.Expr] | None = None) -> None:
+    Columns of the tables `above` it, which its keys lead to, are called table.column, and column alone where only one
+    is called so.
+    """
+
+    def __init__(
+        self, names: Collection[str], computed: Mapping[str, exp.Expr] | None = None, above: Iterable[str] = ()
+    ) -> None:
         super().__init__((fold(name), name) for name in names)
         self._computed = computed or {}
+        self._above = frozenset(map(fold, above))
+        shorter: dict[str, list[str]] = {}
+        for name in names:
+            table, dot, column = name.partition(".")
+            if dot and fold(table) in self._above:
+                shorter.setdefault(fold(column), []).append(name)
+        for column, among in shorter.items():
+            if len(among) == 1:
+                self.setdefault(column, among[0])
+
+    def key(self, parts: Sequence[str], table: str) -> str | None:
+        """What a column is looked up by, given its name behind what qualifies it; None if it is of another table."""
+        *qualified, name = map(fold, parts)
+        if len(qualified) == 1 and qualified[0] in self._above:
+            return f"{qualified[0]}.{name}"
+        return name if qualified in ([], [fold(table)], [_SCHEMA, fold(table)]) else None
 
     def tree(self, name: str) -> exp.Expr:
         """A column by its name; what it is computed by, if it is."""
@@ -149,7 +171,7 @@ def _statement(source: _Text, before: str = "") -> exp.Expr:
     return statements[0]
 
 
-def _checked(tree: exp.Expr, source: _Text, columns: Mapping[str, str], table: str) -> exp.Expr:
+def _checked(tree: exp.Expr, source: _Text, columns: Columns, table: str) -> exp.Expr:
     depth = 0
     level = [tree]
     while level:
@@ -167,16 +189,16 @@ def _checked(tree: exp.Expr, source: _Text, columns: Mapping[str, str], table: s
         node.pop_comments()
         name_collation(node)
     for column in tree.find_all(exp.Column):
-        qualified = [fold(part.name) for part in column.parts[:-1]]
-        if qualified not in ([], [fold(table)], [_SCHEMA, fold(table)]):
+        key = columns.key([part.name for part in column.parts], table)
+        if key is None:
             raise source.no(
                 f"reads {dialect.sql(column)}, which is not a column of {table}", "name the table's own columns"
             )
-        if fold(column.name) not in columns:
+        if key not in columns:
             raise _unknown(source, column.name, columns, table)
         for qualifier in ("table", "db"):
             column.set(qualifier, None)
-        column.set("this", exp.to_identifier(columns[fold(column.name)], quoted=True))
+        column.set("this", exp.to_identifier(columns[key], quoted=True))
     return tree
 
 

@@ -121,6 +121,8 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             if not schedule.left:
                 fit.finish()
     m.project(A)
+    if not schedule.left:
+        problem.settle(fit.state)
     return fit
 
 
@@ -170,6 +172,8 @@ def _run_rounds(
     m.project(A)
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
+    if isinstance(state, State):
+        problem.settle(state)
     return state, bounds.final(lambda: candidates.answers(state))
 
 

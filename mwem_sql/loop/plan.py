@@ -283,18 +283,19 @@ def make_schedule(
     alternatives: Alternatives | None = None,
     sensitivity: int = 1,
     counted_in_rho: bool = False,
+    part: Fraction = Fraction(1),
 ) -> Schedule:
     """Give every line its share, and what is left to so many rounds.
 
     Without rounds, what no line takes by the table (or by `shares`, in its place) is for lines of the purposes `round`
     and `always`. Among rounds, each of the latter has what a round has, on average. Where n decides, it also decides
     between epsilon and rho; otherwise the noise on a typical cell does. `counted_in_rho`: the table's cap adds up rho,
-    in which Laplace noise would cost far more; then rho is taken.
+    in which Laplace noise would cost far more; then rho is taken. `part`: of the budget, where others have the rest.
     """
     table = SHARES | dict(shares or {})
     fractions = {kind: _fractions(lines, rounds, table, kind) for kind in KINDS.values()}
     typical = {kind: _typical(lines, *fractions[kind], rounds, selecting) for kind in KINDS.values()}
-    kinds = compositions(budget, typical, sensitivity=sensitivity)
+    kinds = compositions(budget, typical, sensitivity=sensitivity, part=part)
 
     def of(kind: Kind, each: Sequence[Fraction], left: Fraction) -> Schedule:
         limit = kinds[kind].limit

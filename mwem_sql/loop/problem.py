@@ -20,6 +20,7 @@ from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.parents import Parents
 from mwem_sql.model.projection import project
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
@@ -40,9 +41,10 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
-    `start` is what the run begins with; None for the even distribution. `totals` are public counts that every state
-    agrees with, `public_counts` the same as measurements without noise; no round selects what follows from them
-    (`determined`, by number).
+    `start` is what the run begins with; None for the even distribution. `parents` is what the tables above say, which
+    the run begins with and ends with; None for a table without any. `totals` are public counts that every state agrees
+    with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
+    by number).
     """
 
     queries: Queries
@@ -61,6 +63,7 @@ class Problem:
     totals: Totals = field(default_factory=Totals)
     public_counts: Sequence[Measurement] = ()
     determined: Sequence[int] = ()
+    parents: Parents | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", Queries.of(self.queries))
@@ -81,6 +84,8 @@ class Problem:
 
     def beginnings(self, total: float) -> list[State]:
         """A_0 before anything is measured: with the start, if there is one, and without it."""
+        if self.parents is not None:
+            return [self.parents.state(self.sizes, self.support)]
         states = [self.even(total)]
         if self.start is not None:
             states.insert(0, self.start.state(self.sizes, total, self.support))
@@ -94,6 +99,11 @@ class Problem:
         if self.average:
             state.partitions.most = None
         return state
+
+    def settle(self, state: State) -> None:
+        """Let a state that is fitted say of the parents what their rows say."""
+        if self.parents is not None:
+            self.parents.agree(state, self.max_cells)
 
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False

@@ -19,7 +19,6 @@ import numpy as np
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import Block, LinearQuery
-from mwem_sql.algebra.partition import Partition
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.loop.derived import (
     MOST_ADDED,
@@ -33,8 +32,8 @@ from mwem_sql.loop.derived import (
 )
 from mwem_sql.loop.plan import SHARES, Alternatives, How, Planned, occupied
 from mwem_sql.loop.refinement import partitions_of
-from mwem_sql.model.partitions import JOINT_GROUPS, Partitions
-from mwem_sql.model.state import State
+from mwem_sql.loop.room import cells_with, model_cells
+from mwem_sql.model.partitions import JOINT_GROUPS
 
 ROUNDS_PER_ATTRIBUTE = 2
 """More: a larger average error over the cuboids of Adult; fewer: a larger maximum. `python benchmarks/adult.py --data
@@ -317,27 +316,6 @@ def joint(queries: Sequence[LinearQuery]) -> list[int]:
 def _is_every_cell(query: LinearQuery) -> bool:
     """Whether every class combination of its attributes is a cell of its own."""
     return query.cells == query.domain_cells and query.counts_all
-
-
-def model_cells(sets: Sequence[frozenset[str]], sizes: Mapping[str, int], max_cells: int) -> int:
-    """The cells of a model of all these sets; or of the first so many that are more than the limit."""
-    state = State.uniform({name: np.ones(size) for name, size in sizes.items()}, 1.0)
-    for names in sets:
-        cells = state.cells_with(sorted(names))
-        if cells > max_cells:
-            return cells
-        state.join(sorted(names))
-    return state.cells
-
-
-def cells_with(queries: Sequence[LinearQuery], sizes: Mapping[str, int], max_cells: int) -> int:
-    """The same of a model that tells apart what these queries do."""
-    partitions = Partitions({name: Partition.single(np.ones(size)) for name, size in sizes.items()})
-    for block in dict.fromkeys(block for query in queries for block in query.blocks):
-        for axis, name in enumerate(block.attributes):
-            partitions[name] = partitions.refined(name, block, axis)
-    groups = {name: partition.count for name, partition in partitions.items()}
-    return model_cells(list(dict.fromkeys(frozenset(query.attributes) for query in queries)), groups, max_cells)
 
 
 def is_cuboid(query: LinearQuery) -> bool:

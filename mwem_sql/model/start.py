@@ -44,11 +44,11 @@ class Start:
     @classmethod
     def of(cls, codes: Mapping[str, Codes], sizes: Mapping[str, int]) -> Start:
         """From rows: of each attribute the class of every row, or -1 for values that have no class here."""
-        one_ways = {name: _shares(codes, sizes, (name,)).cells for name in codes}
+        one_ways = {name: shares_of(codes, sizes, (name,)).cells for name in codes}
         present = [name for name in codes if (codes[name] >= 0).any() and sizes[name] > 1]
         paired = set(sorted(present, key=lambda name: -_entropy(one_ways[name]))[:MOST_PAIRED])
         pairs = [
-            _shares(codes, sizes, pair)
+            shares_of(codes, sizes, pair)
             for pair in combinations([name for name in present if name in paired], 2)
             if prod(sizes[name] for name in pair) <= MOST_PAIR_CELLS
         ]
@@ -63,7 +63,7 @@ class Start:
         state = State.unsplit(self.base(sizes), total, support)
         if support is not None:
             for name, shares in self.one_ways.items():
-                state.take(_cells((name,), shares.shape), shares * total)
+                state.take(every_cell((name,), shares.shape), shares * total)
         self.join(state)
         return state
 
@@ -74,10 +74,10 @@ class Start:
         """
         for pair in self.pairs:
             rows, columns = (state.marginal([name]) for name in pair.names)
-            state.take(_cells(pair.names, pair.shape), _fitted(pair.cells, rows, columns))
+            state.take(every_cell(pair.names, pair.shape), _fitted(pair.cells, rows, columns))
 
 
-def _shares(codes: Mapping[str, Codes], sizes: Mapping[str, int], names: Names) -> Table:
+def shares_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], names: Names) -> Table:
     """The shares of the classes of some attributes, among rows that have one of each."""
     has_class = np.all([codes[name] >= 0 for name in names], axis=0)
     shape = [sizes[name] for name in names]
@@ -118,7 +118,7 @@ def _fitted(cells: Floats, rows: Floats, columns: Floats) -> Floats:
     return cells
 
 
-def _cells(names: Names, shape: Sequence[int]) -> LinearQuery:
+def every_cell(names: Names, shape: Sequence[int]) -> LinearQuery:
     """All class combinations of some attributes."""
     blocks = [Block((name,), np.arange(size, dtype=np.int32), size) for name, size in zip(names, shape, strict=True)]
     return LinearQuery(tuple(blocks))

@@ -32,7 +32,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import store, summary
 from mwem_sql.releases.request import read_number
 from mwem_sql.releases.store import Stored
-from mwem_sql.workload import Query, Workload
+from mwem_sql.workload import Query, Workload, check_of
 
 CONFIDENCE = 0.95
 
@@ -76,6 +76,7 @@ class Answerer:
 
         The answer for a value that is on no list is clear without looking, and was hardly meant.
         """
+        check_of(workload, self.stored.domain.table, self.stored.name.table)
         with self.sandbox() as sandbox:
             try:
                 compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)

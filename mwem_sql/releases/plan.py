@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,20 +20,16 @@ from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
-from mwem_sql.compile.check import check_constants, flat
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
-from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.compile.read import columns_read
-from mwem_sql.compile.rules import Breach, breaches, cuts
-from mwem_sql.compile.totals import Counted, conditions, total_of_all
 from mwem_sql.domains.detail import details_of
-from mwem_sql.domains.domain import Domain, read_domain
-from mwem_sql.errors import RELEASE, CellsError, OptionError, WorkloadError, literal, refuse
+from mwem_sql.domains.domain import read_domain
+from mwem_sql.errors import RELEASE, CellsError, OptionError, refuse
 from mwem_sql.judge.certificate import sample
 from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import SHARES, Alternatives, Schedule, make_schedule
 from mwem_sql.loop.problem import Problem, is_total
-from mwem_sql.loop.strategy import Setting, Strategy, cells_with, choose, whole_domain
+from mwem_sql.loop.room import cells_with
+from mwem_sql.loop.strategy import Setting, Strategy, choose, whole_domain
 from mwem_sql.model.start import Start
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
@@ -42,12 +37,14 @@ from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.constraints import Constraints
 from mwem_sql.releases.discovery import Discovery, columns_to_find, complete, plan_discovery, rest_of, with_names
+from mwem_sql.releases.draft import Draft, check_possible, draft_of, never_true
 from mwem_sql.releases.request import MAX_ROWS, Request
 from mwem_sql.releases.start import read_start
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.pushdown import Pushdown, plan_pushdown
+from mwem_sql.workload import check_of
 
 MAX_UNCERTAINTY = 10**7
 """Noise on n, in rows, beyond which it cannot serve as the number of rows."""
@@ -76,6 +73,8 @@ class Plan:
     """As it was read for this plan; None if a release stands for the table."""
     extent: Extent = field(default_factory=Extent)
     """For which values of the column that the table is partitioned by it counts."""
+    part: Fraction = Fraction(1)
+    """Of the budget."""
     discovery: Discovery | None = None
     """Columns whose values are to be found first; None once they are, or where there are none."""
 
@@ -97,14 +96,7 @@ class Plan:
     @property
     def warning(self) -> str | None:
         """Predicates that are never true, in words."""
-        return _never_true(self.idle) if self.idle else None
-
-
-def _never_true(idle: Sequence[str]) -> str:
-    first = flat(idle[0])
-    if len(idle) == 1:
-        return f"predicate {first!r} is never true on the declared domain"
-    return f"predicates {first!r} and {len(idle) - 1:,} more are never true on the declared domain"
+        return never_true(self.idle) if self.idle else None
 
 
 @uncollected()
@@ -120,6 +112,7 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         else _relation_of(release)
     )
     relation.check_unit(request.unit, RELEASE)
+    check_of(request.workload, relation.name.table, relation.name.table)
     with Sandbox(session.settings) as sandbox:
         domain = (
             with_names(
@@ -137,12 +130,12 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
             if release is None
             else release.domain
         )
-        draft = _compile(request, domain, sandbox)
+        draft = draft_of(request, domain, sandbox)
     if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
         draft = draft._replace(idle=())
-    _check_possible(request, draft.idle)
+    check_possible(request, draft.idle)
     ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
-    return _plan(session, request, relation, draft, ledger)
+    return _plan(session, request, Subject(relation=relation, unit=_unit(request, relation)), draft, ledger)
 
 
 def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
@@ -151,28 +144,34 @@ def with_values(session: Session, request: Request, plan: Plan, values: Mapping[
     The kind of the noise stays within what was charged: rho stays rho.
     """
     with Sandbox(session.settings) as sandbox:
-        draft = _compile(request, complete(plan.compiled.domain, values), sandbox)
-    return _plan(session, request, plan.relation, draft, plan.ledger, before=plan)
+        draft = draft_of(request, complete(plan.compiled.domain, values), sandbox)
+    subject = Subject(relation=plan.relation, unit=_unit(request, plan.relation))
+    return _plan(session, request, subject, draft, plan.ledger, before=plan)
 
 
-class _Draft(NamedTuple):
-    """A workload against a public domain, predicates that are never true there, and rules and totals of its columns.
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Whose rows a plan is about, and what of the budget it has."""
 
-    `total` is the number of rows if totals of other columns say it.
-    """
+    relation: Relation
+    unit: Unit | None = None
+    """Whose rows are protected together; None where each row is a unit."""
+    part: Fraction = Fraction(1)
+    """Of the budget; other tables of the release have the rest."""
+    above: frozenset[str] = frozenset()
+    """The attributes of the tables above, whose distribution is known by then."""
 
-    compiled: Compiled
-    idle: Sequence[str]
-    rules: Sequence[Breach]
-    counted: Counted
-    total: float | None
+
+def plan_level(session: Session, request: Request, subject: Subject, draft: Draft, ledger: Ledger) -> Plan:
+    """What would run for one of several tables. All of them count in rho, or none: they have one account."""
+    return _plan(session, request, subject, draft, ledger)
 
 
 def _plan(
     session: Session,
     request: Request,
-    relation: Relation,
-    draft: _Draft,
+    subject: Subject,
+    draft: Draft,
     ledger: Ledger | None,
     *,
     before: Plan | None = None,
@@ -180,14 +179,14 @@ def _plan(
     """What would run; `before` is the plan that was made to find values."""
     compiled = draft.compiled
     _check_room(request, compiled)
-    unit = _unit(request, relation)
+    relation, unit = subject.relation, subject.unit
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
         request = replace(request, budget=discovery.rest)
     total = request.total if draft.total is None else draft.total
     constraints = Constraints.of(compiled, draft.rules, draft.counted, total=total, max_cells=request.max_cells)
     request = replace(request, total=constraints.totals.total)
-    strategy = constraints.undetermined(_strategy(request, compiled))
+    strategy = _without_known(constraints.undetermined(_strategy(request, compiled)), subject.above)
     start = read_start(session, request, relation.private_names, compiled)
     problem = replace(
         _problem(request, compiled, strategy, start),
@@ -198,7 +197,7 @@ def _plan(
     )
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
-    schedule = _schedule(request, strategy, problem, in_rho=in_rho)
+    schedule = _schedule(request, strategy, problem, in_rho=in_rho or subject.part < 1, part=subject.part)
     _check_rows(request, schedule)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
@@ -218,6 +217,7 @@ def _plan(
         public=(*constraints.forbidden, *constraints.public_counts),
         ledger=ledger,
         extent=extent,
+        part=subject.part,
         discovery=discovery if before is None else None,
     )
 
@@ -228,7 +228,8 @@ def schedule_of(request: Request, plan: Plan) -> Schedule:
     strategy = plan.strategy if request.rounds is None else _strategy(request, plan.compiled)
     if plan.discovery is not None:
         request = replace(request, budget=rest_of(request.budget))
-    return _schedule(request, strategy, plan.problem, in_rho=plan.cap is not None and not plan.cap.pure)
+    in_rho = plan.part < 1 or (plan.cap is not None and not plan.cap.pure)
+    return _schedule(request, strategy, plan.problem, in_rho=in_rho, part=plan.part)
 
 
 def _relation_of(release: Stored) -> Relation:
@@ -240,29 +241,6 @@ def _relation_of(release: Stored) -> Relation:
     name = release.name.beside(domain.table)
     declared = {column.name: column for column in columns}
     return Relation(name=name, columns=tuple(columns), rows=name.tree(), declared=declared)
-
-
-def _compile(request: Request, domain: Domain, sandbox: Sandbox) -> _Draft:
-    used = columns_read(domain, request.workload) if domain.rules or domain.totals else set()
-    rules = breaches(domain, used, sandbox)
-    totals = domain.totals_about(used)
-    cutting = (*cuts(rules), *conditions(totals))
-    compiled = compile_workload(domain, request.workload, sandbox, cuts=cutting)
-    of_totals = Counted.of(totals, compiled.cuts[len(cutting) - len(conditions(totals)) :])
-    idle = check_constants(compiled, sandbox)
-    if not compiled.classes:
-        what = f"the workload ({len(request.workload)} rows) asks about no column, so there is nothing to synthesize"
-        raise refuse(WorkloadError, RELEASE, what, "add a predicate or a group_by over a column")
-    # Totals of columns that nobody asks about may say how many rows there are.
-    total = total_of_all(domain, sandbox, request.total) if len(totals) < len(domain.totals) else None
-    return _Draft(compiled, idle, rules, of_totals, total)
-
-
-def _check_possible(request: Request, idle: Sequence[str]) -> None:
-    if idle and {query.predicate for query in request.workload} <= set(idle):
-        what = f"the workload asks for nothing that is possible: {_never_true(idle)}"
-        hint = f"ask for values that are possible: FROM mwem_domain({literal(request.table)}) lists them"
-        raise refuse(WorkloadError, RELEASE, what, hint)
 
 
 def _strategy(request: Request, compiled: Compiled) -> Strategy:
@@ -289,7 +267,19 @@ def _always(request: Request, compiled: Compiled) -> list[int]:
     return [number for number in distinct.always if request.total is None or not is_total(distinct.queries[number])]
 
 
-def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool) -> Schedule:
+def _without_known(strategy: Strategy, above: frozenset[str]) -> Strategy:
+    """Without distributions of what the tables above know; with them where there is nothing else."""
+    lines = [
+        line
+        for line in strategy.lines
+        if line.purpose == "always" or not above.issuperset(strategy.queries[line.number].attributes)
+    ]
+    return replace(strategy, lines=tuple(lines)) if lines else strategy
+
+
+def _schedule(
+    request: Request, strategy: Strategy, problem: Problem, *, in_rho: bool, part: Fraction = Fraction(1)
+) -> Schedule:
     starts = request.start == "histogram"
     lines = problem.lines(
         [*([problem.histogram_line(is_start=True)] if starts else []), *strategy.lines],
@@ -306,6 +296,7 @@ def _schedule(request: Request, strategy: Strategy, problem: Problem, *, in_rho:
         alternatives=_alternatives(strategy, problem),
         sensitivity=request.rows_per_unit,
         counted_in_rho=in_rho,
+        part=part,
     )
 
 

@@ -154,7 +154,10 @@ def fingerprint(
         "epsilon": str(request.budget.epsilon),
         "delta": str(request.budget.delta),
         "workload": [
-            [q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always]
+            [
+                *(q.predicate, q.measure, q.group_by, q.verbatim, q.name, float(q.weight), *[True] * q.always),
+                *([] if q.of is None else [q.of]),
+            ]
             for q in request.workload
         ],
         "declared": _declared(con, session, request.domain, private, "domain"),
@@ -241,6 +244,17 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
         writing = session.cursor()
         with transaction(writing):
             store.write_table(writing, output, stored.facts, columns, summary.off_domain(state, stored.classes))
+
+
+def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name]) -> None:
+    """Outputs of an older version can be dropped: no key of another table refers to one of them."""
+    names = {tuple(name.identity): name for name in outputs}
+    for table, _, _, refers_to, _ in catalog.constraints(con, outputs[0]):
+        output = None if refers_to is None else names.get(tuple(refers_to.identity))
+        if output is not None and tuple(table.identity) not in names:
+            what = f"output ({output}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
+            hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
+            raise refuse(OutputError, RELEASE, what, f"{hint}; or choose another output")
 
 
 def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:

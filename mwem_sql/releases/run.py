@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -22,12 +23,14 @@ from mwem_sql.accounting.accounts import identity_of
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
 from mwem_sql.accounting.partitions import extent_of
+from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import RELEASE, DomainError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.judge import certificate
+from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
@@ -74,6 +77,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
         ledger.check_writable(databases, session.place, RELEASE)
+        reuse.check_replaceable(con, [output])
         if request.seed is None:
             reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)
@@ -86,13 +90,13 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             private=request.seed is None,
             request=fingerprint.hash,
             version=request.version,
-            workload=_in_short(plan.compiled),
+            workload=first_query(plan.compiled),
         )
-        calls.stands(_charged(request, output))
+        calls.stands(charged(request, output))
         status, rho, discovery = "failed", charge.rho, plan.discovery
         try:
             check = _check_of(session, request, plan, ledger, receipt)
-            noise = OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+            noise = noise_of(request)
             plan, missing = _discover(session, request, plan, check, noise)
             facts = _run_and_store(
                 session,
@@ -121,12 +125,17 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             missing,
             *facts["beyond"],
             summary.rows_used_warning(facts),
-            _uncapped(request, ledger, receipt),
+            uncapped(request, ledger, receipt),
         ]
         return output, summary.row(output, facts, time.monotonic() - started, warnings, reused=False)
 
 
-def _charged(request: Request, output: Name) -> str:
+def noise_of(request: Request) -> Noise:
+    """What noise is drawn from: OpenDP's, or what a seed repeats."""
+    return OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
+
+
+def charged(request: Request, output: Name | str) -> str:
     """What is to be said if the call is stopped between debit and store."""
     spent = f"epsilon {float(request.budget.epsilon):g}"
     if request.budget.delta:
@@ -152,7 +161,7 @@ def _charge(request: Request, plan: Plan) -> Charge:
     return charge if plan.discovery is None else charge.finding(plan.discovery.threshold)
 
 
-def _in_short(compiled: Compiled) -> str:
+def first_query(compiled: Compiled) -> str:
     """A workload as the ledger shows it: its first query, and how many more there are."""
     first = " ".join(compiled.queries[0].label.split())
     first = first if len(first) <= 60 else f"{first[:57]}..."
@@ -201,14 +210,56 @@ def _run_and_store(
     output: Name,
     marks: Mapping[str, str],
 ) -> dict[str, Any]:
-    outcome = _run(session, request, plan, check, noise)
+    made = made_of(request, plan, _run(session, request, plan, check, noise), marks)
+    announce(request.table, "rows")
+    generator = np.random.default_rng(request.seed)
+    rules = row_rules(plan.compiled.published, session.settings)
+    columns = draw_rows(made.state, made.classes, made.facts["rows"], generator, rules)
+    (release,) = store_all(
+        session, [store.Content(facts=made.facts, rows=columns, tables=made.tables, off=made.off, name=output)]
+    )
+    return made.facts | {"release": release, "beyond": made.off, "rho": made.rho}
+
+
+def store_all(session: Session, contents: Sequence[store.Content]) -> list[int]:
+    """Store what a call has made; a sentence if that fails, as the budget is spent."""
+    try:
+        return store.write(session.cursor(), contents)
+    except duckdb.Error as error:
+        output = ", ".join(str(content.name) for content in contents)
+        what = f"output ({output}) could not be written ({str(error).splitlines()[0]})"
+        hint = "make room or check the database; the budget of this call is spent"
+        raise refuse(OutputError, RELEASE, what, hint) from None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Made:
+    """What a run gives, ready to be stored but for the rows: its state on classes that measurements distinguish."""
+
+    facts: dict[str, Any]
+    state: State | Mixture
+    classes: dict[str, Classes]
+    tables: dict[str, pa.Table]
+    off: list[str]
+    """Sentences of rows off the domain."""
+    rho: Fraction
+    """What was taken."""
+
+    @property
+    def rows(self) -> int:
+        return int(self.facts["rows"])
+
+
+def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None) -> Made:
+    """What is stored of an outcome; with as many rows as it says, or as are known."""
     compiled, state = plan.compiled, outcome.state.merged()
     # Merge classes that no measurement distinguishes.
     classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
     for name, inside in outcome.details.items():
         detail, groups = plan.problem.details[name], outcome.state.partitions[name]
         classes[name] = detail.weigh(groups, inside.labels, inside.rows, outcome.kinds.get(name))
-    rows = request.rows or max(1, round(outcome.total))
+    if rows is None:
+        rows = request.rows or max(1, round(outcome.total))
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {
@@ -232,10 +283,6 @@ def _run_and_store(
         "domain": json.dumps(compiled.published.to_json()),
         "grid": json.dumps(store.classes_to_json(classes)),
     }
-    announce(request.table, "rows")
-    generator, rules = np.random.default_rng(request.seed), row_rules(compiled.published, session.settings)
-    columns = draw_rows(state, classes, rows, generator, rules)
-    off = summary.off_domain(state, classes)
     tables = {
         "measurements": _measurements(plan, outcome, classes),
         "factors": _factors(state),
@@ -243,13 +290,14 @@ def _run_and_store(
         "certificates": certificate.table(outcome),
         "workloads": store.workload_rows(compiled.queries.workload),
     }
-    try:
-        release = store.write(session.cursor(), output, facts, columns, tables, off=off)
-    except duckdb.Error as error:
-        what = f"output ({output}) could not be written ({str(error).splitlines()[0]})"
-        hint = "make room or check the database; the budget of this call is spent"
-        raise refuse(OutputError, RELEASE, what, hint) from None
-    return facts | {"release": release, "beyond": off, "rho": Charge.of(outcome.schedule.composition).rho}
+    return Made(
+        facts=facts,
+        state=state,
+        classes=classes,
+        tables=tables,
+        off=summary.off_domain(state, classes),
+        rho=Charge.of(outcome.schedule.composition).rho,
+    )
 
 
 def _discover(
@@ -283,7 +331,15 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check,
     """
     accountant = plan.schedule.composition.accountant()
     announce(request.table, "reading")
-    answers = execution.true_answers(execution.engine_of(session.cursor(), plan.relation), plan.pushdown, check)
+    rows = execution.engine_of(session.cursor(), plan.relation)
+    answers = execution.true_answers(rows, plan.pushdown, check)
+    outcome = run_loop(request, plan, answers, accountant, noise)
+    accountant.settle()
+    return outcome
+
+
+def run_loop(request: Request, plan: Plan, answers: Integers, accountant: Accountant, noise: Noise) -> Outcome:
+    """The loop on true answers, which are the kernel's own from here on, and what is certified of its outcome."""
     answers, units = plan.pushdown.apart(answers)
     kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
     # A unit is in one of the two cells, and counts once there, however many rows it has.
@@ -299,7 +355,6 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check,
     outcome = replace(outcome, certificate=figures)
     if of_units is not None:
         outcome = replace(outcome, units=of_units.measure(0, outcome.schedule.share("units")))
-    accountant.settle()
     if outcome.count("again"):
         _log.info(
             "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
@@ -344,7 +399,7 @@ def _factors(state: State | Mixture) -> pa.Table:
     return table
 
 
-def _uncapped(request: Request, ledger: Ledger, receipt: Receipt) -> str | None:
+def uncapped(request: Request, ledger: Ledger, receipt: Receipt) -> str | None:
     """What a table without a cap has spent in all, in words; nothing if this was its first release."""
     balance = receipt.balance
     if balance.cap is not None or balance.spent <= request.budget.epsilon:

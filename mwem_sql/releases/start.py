@@ -95,13 +95,13 @@ def read_start(session: Session, request: Request, private: Sequence[Name], comp
         hint = f"start from a release or table that has one of {', '.join(map(literal, compiled.classes))}"
         raise refuse(OptionError, RELEASE, what, hint)
     codes = {
-        name: _codes(con, tree, exp.column(column, quoted=True), compiled.classes[name], every)
+        name: codes_of(con, tree, exp.column(column, quoted=True), compiled.classes[name], every)
         for name, column in shared.items()
     }
     return Start.of(codes, {name: compiled.classes[name].count for name in shared})
 
 
-def _codes(con: duckdb.DuckDBPyConnection, tree: exp.Expr, column: exp.Column, classes: Classes, every: int) -> Codes:
+def codes_of(con: duckdb.DuckDBPyConnection, tree: exp.Expr, column: exp.Column, classes: Classes, every: int) -> Codes:
     """The class of each row; -1 for a value that is not in the attribute's domain."""
     attribute = classes.attribute
     # By its text: whatever type it has in the start.

@@ -40,7 +40,7 @@ from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
 from mwem_sql.platform.session import lock, transaction
-from mwem_sql.releases import summary
+from mwem_sql.releases import ddl, summary
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
@@ -104,35 +104,42 @@ class Withdrawal:
         return f"on {self.withdrawn:%Y-%m-%d %H:%M:%S} UTC by {self.who}: {self.reason}"
 
 
-def write(
-    con: duckdb.DuckDBPyConnection,
-    name: Name,
-    facts: Mapping[str, Any],
-    rows: SyntheticRows,
-    tables: Mapping[str, pa.Table],
-    *,
-    off: Sequence[str] = (),
-) -> int:
-    """Store everything in one transaction and return the release's number. The output of an older version is replaced.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Content:
+    """What is stored under one name: facts, synthetic rows, and what goes into the tables of the schema mwem.
 
-    `tables` are those of the schema mwem. `off` are sentences of rows off the domain, for the comment on the table.
-    A table of that name which is not an older version makes it fail: it appeared after the release was checked.
+    `off` are sentences of rows off the domain, for the comment on the table.
     """
-    prepare(con, name.database, "metadata.sql")
+
+    facts: Mapping[str, Any]
+    rows: SyntheticRows
+    tables: Mapping[str, pa.Table]
+    off: Sequence[str]
+    name: Name
+
+
+def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[int]:
+    """Store everything in one transaction and return the releases' numbers. Outputs of an older version are replaced.
+
+    All are in one database; one comes before those whose rows refer to it. A table of such a name which is not an older
+    version makes it fail: it appeared after the release was checked.
+    """
+    database = contents[0].name.database
+    prepare(con, database, "metadata.sql")
     # The lock: two releases at once would take the same number.
     with lock("mwem.releases"), transaction(con):
-        ((number,),) = con.execute("SELECT coalesce(max(release), 0) + 1 FROM releases").fetchall()
-        release = int(number)
-        if _releases_in(con, [name.database], name):
-            # Both: sqlglot has called it `tables` since 30.20.
-            drop = exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True)
-            con.execute(drop.sql("duckdb"))
-        write_table(con, name, {**facts, "release": release}, rows, off)
-        row = {**facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
-        _append(con, "releases", release, pa.Table.from_pylist([row]))
-        for table, content in tables.items():
-            _append(con, table, release, content)
-    return release
+        ((number,),) = con.execute("SELECT coalesce(max(release), 0) FROM releases").fetchall()
+        for content in reversed(contents):
+            if _releases_in(con, [database], content.name):
+                con.execute(ddl.drop(content.name))
+        for release, content in enumerate(contents, start=int(number) + 1):
+            name = content.name
+            write_table(con, name, {**content.facts, "release": release}, content.rows, content.off)
+            row = {**content.facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
+            _append(con, "releases", release, pa.Table.from_pylist([row]))
+            for table, rows in content.tables.items():
+                _append(con, table, release, rows)
+    return list(range(int(number) + 1, int(number) + 1 + len(contents)))
 
 
 def write_table(
@@ -146,11 +153,17 @@ def write_table(
         exp.alias_(cast(exp.column(batch_name), kind), column, quoted=True)
         for batch_name, (column, kind) in zip(rows.reader.schema.names, rows.types.items(), strict=True)
     ]
-    create = exp.Create(this=name.tree(), kind="TABLE", expression=exp.select(*typed).from_(exp.table_("__mwem_rows")))
+    select: exp.Expr = exp.select(*typed).from_(exp.table_("__mwem_rows"))
+    statement: exp.Expr = exp.Create(this=name.tree(), kind="TABLE", expression=select)
+    if rows.keys:
+        con.execute(ddl.create(name, rows))
+        statement = exp.Insert(this=name.tree(), expression=select)
     con.register("__mwem_rows", rows.reader)
-    con.execute(create.sql("duckdb"))
+    con.execute(statement.sql("duckdb"))
     domain = Domain.from_json(json.loads(facts["domain"]))
-    summary.comment(con, name, facts, classes_from_json(domain, json.loads(facts["grid"])), off)
+    classes = classes_from_json(domain, json.loads(facts["grid"]))
+    shown = {column: of_column for column, of_column in classes.items() if column in rows.types}
+    summary.comment(con, name, facts, shown, off)
 
 
 def _append(con: duckdb.DuckDBPyConnection, table: str, release: int, rows: pa.Table) -> None:

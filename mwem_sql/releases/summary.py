@@ -71,7 +71,7 @@ SUMMARY_TYPES: dict[str, str] = {
 
 
 def row(
-    output: Name, facts: Mapping[str, Any], seconds: float, warnings: Iterable[str | None], *, reused: bool
+    output: Name | str, facts: Mapping[str, Any], seconds: float, warnings: Iterable[str | None], *, reused: bool
 ) -> dict[str, Any]:
     """The row that a call returns, from the facts of its release."""
     listed = [nominal(facts["epsilon"], facts["delta"], facts["rows"]), grade.warning(facts), *warnings]
@@ -80,7 +80,7 @@ def row(
         "output": str(output),
         "seconds": round(seconds, 3),
         "reused": reused,
-        "protects": protected(facts["unit"], facts["rows_per_unit"]),
+        "protects": facts.get("protects") or protected(facts["unit"], facts["rows_per_unit"]),
         "warning": "; ".join(filter(None, listed)) or None,
         "quality": grade.word(facts),
     }

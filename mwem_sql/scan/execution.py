@@ -27,7 +27,16 @@ from mwem_sql.scan.engines.protocol import ChangedError, RowEngine, Snapshot
 from mwem_sql.scan.parts import Aggregates, GroupBy, Product
 from mwem_sql.scan.pushdown import Pushdown
 
-__all__ = ["ChangedError", "Check", "Fingerprint", "as_described", "engine_of", "true_answers", "value_counts"]
+__all__ = [
+    "ChangedError",
+    "Check",
+    "Fingerprint",
+    "all_answers",
+    "as_described",
+    "engine_of",
+    "true_answers",
+    "value_counts",
+]
 
 GROUPS = 2**18
 """Groups that are read at a time. Memory grows with it; with fewer, the fixed cost of a batch is paid more often."""
@@ -64,29 +73,37 @@ def as_described(relation: Relation, function: str) -> Check:
 def true_answers(
     rows: RowEngine | duckdb.DuckDBPyConnection, pushdown: Pushdown, check: Check = lambda _: lambda: None
 ) -> Integers:
-    """The exact answers of all queries, over all public cells, and the counts of units, as one vector.
+    """What `all_answers` gives for a single pushdown."""
+    return all_answers(rows, [pushdown], check)[0]
 
-    All of it is from one snapshot of the table. `rows` says where the table is: an engine, or a connection of the
-    instance that has it. `check` runs within the snapshot. The fingerprint that it returns is for what no snapshot
+
+def all_answers(
+    rows: RowEngine | duckdb.DuckDBPyConnection, pushdowns: Sequence[Pushdown], check: Check = lambda _: lambda: None
+) -> list[Integers]:
+    """Of each pushdown the exact answers of all queries, over all public cells, and the counts of units, as one vector.
+
+    All of it is from one snapshot. `rows` says where the tables are: an engine, or a connection of the instance that
+    has them. `check` runs within the snapshot. The fingerprint that it returns is for what no snapshot
     covers, files: it is compared before and after all scans.
 
     Privacy:
         Returns private facts. They may go into a `Kernel` and, where a function is documented as not private, to the
         curator.
     """
-    out = np.zeros(pushdown.size, dtype=np.int64)
+    answers = [np.zeros(pushdown.size, dtype=np.int64) for pushdown in pushdowns]
 
     def read(snapshot: Snapshot) -> None:
-        for part in pushdown.parts:
-            if isinstance(part, GroupBy):
-                _run_groups(snapshot, part, pushdown, out)
-            elif isinstance(part, Product):
-                _run_product(snapshot, part, pushdown, out)
-            else:
-                _run_aggregates(snapshot, part, pushdown, out)
+        for pushdown, out in zip(pushdowns, answers, strict=True):
+            for part in pushdown.parts:
+                if isinstance(part, GroupBy):
+                    _run_groups(snapshot, part, pushdown, out)
+                elif isinstance(part, Product):
+                    _run_product(snapshot, part, pushdown, out)
+                else:
+                    _run_aggregates(snapshot, part, pushdown, out)
 
     _read(rows, read, check)
-    return out
+    return answers
 
 
 def value_counts(

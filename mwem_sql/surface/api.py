@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 from sqlglot import exp
@@ -19,12 +19,15 @@ from sqlglot import exp
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.judge import grade
 from mwem_sql.platform import calls
+from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
+from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.run import run_release
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
-from mwem_sql.surface import bodies, spec
+from mwem_sql.releases.tables import run_tables
+from mwem_sql.surface import attachments, bodies, spec
 from mwem_sql.surface.bodies import Arguments
 from mwem_sql.surface.frames import WorkloadLike, read_workload
 from mwem_sql.surface.progress_line import shown
@@ -75,29 +78,49 @@ class Release(Summary):
         return pa.Table.from_pylist(list(rows), schema=spec.FUNCTIONS[function].schema)
 
 
+@overload
 def release(
-    con: object, table: str, workload: WorkloadLike, epsilon: object, *, progress: bool | None = None, **options: Any
-) -> Release:
+    con: object, table: str, workload: WorkloadLike, epsilon: object, *, progress: bool | None = ..., **options: Any
+) -> Release: ...
+
+
+@overload
+def release(
+    con: object, table: Sequence[str], workload: WorkloadLike, epsilon: object, *, progress: bool | None = ...,
+    **options: Any,
+) -> tuple[Release, ...]: ...  # fmt: skip
+
+
+def release(
+    con: object, table: str | Sequence[str], workload: WorkloadLike, epsilon: object, *, progress: bool | None = None,
+    **options: Any,
+) -> Release | tuple[Release, ...]:  # fmt: skip
     """`con` is a connection of DuckDB, or of SQLAlchemy, Ibis, dbt or jupysql on DuckDB; `table` is the name of a
-    table, or the path of a file; `workload` is the name of a table, a Workload, or a frame of pandas, Polars or Arrow.
-    `progress` shows a line about how far it is: True always, False never, None on a terminal and in a notebook.
+    table, or the path of a file, or a list of tables: then a release of each comes back. `workload` is the name of a
+    table, a Workload, or a frame of pandas, Polars or Arrow. `progress` shows a line about how far it is: True
+    always, False never, None on a terminal and in a notebook.
 
     Privacy:
         (epsilon, delta)-differential privacy, per row or per `unit`; debited before a private row is read.
     """  # noqa: D205
 
-    def work(call: Arguments) -> Release:
-        output, summary = run_release(call.session, bodies.request(call))
+    def of(call: Arguments, output: Name, summary: dict[str, Any]) -> Release:
         cursor = call.session.cursor()
         facts = next(facts for facts in store.releases_of(cursor, output) if facts["release"] == summary["release"])
         return Release(**summary, _session=call.session, _stored=store.stored(cursor, output, facts))
+
+    def work(call: Arguments) -> Release | tuple[Release, ...]:
+        whole = bodies.request(call)
+        if isinstance(whole, TablesRequest):
+            return tuple([of(call, *each) for each in run_tables(call.session, whole).each])
+        return of(call, *run_release(call.session, whole))
 
     given = {"con": con, "table": table, "workload": workload, "epsilon": epsilon, "options": options}
     with shown(progress):
         return _run("mwem_release", given, work)
 
 
-def plan(con: object, table: str, workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
+def plan(con: object, table: str | Sequence[str], workload: WorkloadLike, epsilon: object, **options: Any) -> pa.Table:
     return _table("mwem_plan", locals())
 
 
@@ -221,7 +244,9 @@ def attach(con: object, alias: str, source: object, *, ledger: str | None = None
     which is kept in memory only.
     """  # noqa: D205
     session = Session.of(register(con))
-    calls.run("mwem_attach", lambda: bodies.attach_source(session, alias, source, ledger, timeout), from_python=True)
+    calls.run(
+        "mwem_attach", lambda: attachments.attach_source(session, alias, source, ledger, timeout), from_python=True
+    )
 
 
 def detach(con: object, alias: str) -> None:
@@ -280,8 +305,10 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict)) else value
 
 
-def table_name(function: str, table: object) -> str:
-    """The name of a table, or a path. Anything else is refused unseen: the text of a frame would show its rows."""
+def table_name(function: str, table: object) -> str | list[str]:
+    """The name of a table, a path, or a list of them. Anything else is refused unseen: a frame would show its rows."""
+    if isinstance(table, (list, tuple)):
+        return [str(table_name(function, each)) for each in table]
     if isinstance(table, os.PathLike):
         return str(os.fspath(table))
     if not isinstance(table, str):

@@ -1,14 +1,13 @@
 """What each SQL function does: the arguments of a call in, rows out. A body has the name of its function.
 
 Owns how arguments are read, from SQL as JSON and from Python as they are, in which order, and what is said of one that
-cannot be; the checks of an alias and of the database that keeps a source's ledger. Must not do the work: a body calls
-the room that does. Must not know which columns a function has: that is in `spec.py`.
+cannot be. Must not do the work: a body calls the room that does. Must not know which columns a function has: that is in
+`spec.py`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,17 +21,14 @@ from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy, set_public
 from mwem_sql.accounting.partitions import balance_rows, partition_column
 from mwem_sql.boundary import relations
-from mwem_sql.boundary import sources as aliases
 from mwem_sql.boundary.keys import Keys
 from mwem_sql.boundary.public import check_public
-from mwem_sql.boundary.sources import Source
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows, total_rows
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
@@ -41,11 +37,11 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import quantile as quantiles
 from mwem_sql.releases import store, withdrawal
+from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.request import Request, read_whole
-from mwem_sql.releases.run import run_release
 from mwem_sql.releases.sample import Sampler
+from mwem_sql.releases.tables import summary_row
 from mwem_sql.reporting import export as files
-from mwem_sql.scan.engines import check_no_secret, open_engine
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
@@ -143,12 +139,14 @@ class Typed:
         return cursor.sql(exp.select(*columns).from_(exp.table_(arrived)).sql("duckdb")).to_arrow_table()
 
 
-def request(call: Arguments) -> Request:
-    return Request.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
+def request(call: Arguments) -> Request | TablesRequest:
+    """What is asked for; of a list of tables, for all of them."""
+    kind = TablesRequest if isinstance(call["private_table"], list) else Request
+    return kind.parse(call["private_table"], call.workload(), call["epsilon"], call["options"])
 
 
 def release(call: Arguments) -> Rows:
-    return [run_release(call.session, request(call))[1]]
+    return [summary_row(call.session, request(call))]
 
 
 def plan(call: Arguments) -> Rows:
@@ -397,84 +395,3 @@ def policy(call: Arguments) -> Rows:
             raise refuse(OptionError, function, what, "USE the database whose tables are private")
         set_policy(session.cursor(), home, require_caps=flag)
     return [{"database_name": home, "require_caps": requires_caps(session.cursor(), home)}]
-
-
-def attach(call: Arguments) -> Rows:
-    source = call["source"]
-    if not isinstance(source, str) or not source.strip():
-        what = "source must be text"
-        hint = "write 'postgresql://user@host/database', 'sc://host:15002' or the path of a DuckDB file"
-        raise refuse(OptionError, call.function, what, hint)
-    check_no_secret(source)
-    return [attach_source(call.session, call["alias"], source, call["ledger"], call["timeout"])]
-
-
-def detach(call: Arguments) -> Rows:
-    source = aliases.remove(call.session.cursor(), str(call["alias"]))
-    source.engine.close()
-    return [_source_row(source)]
-
-
-def sources(call: Arguments) -> Rows:
-    return [_source_row(source) for source in aliases.attached(call.session.cursor())]
-
-
-def attach_source(session: Session, alias: object, source: object, ledger: object, timeout: object) -> dict[str, Any]:
-    """Open a source and let an alias stand for it; the row that shows it."""
-    con = session.cursor()
-    if not isinstance(alias, str) or not alias.strip() or "." in alias or '"' in alias:
-        what = f"alias ({alias!r}) must be a plain name"
-        raise refuse(OptionError, "mwem_attach", what, "write 'warehouse', without dots or quotes")
-    home = _home(session, ledger)
-    engine = open_engine(source, _seconds(timeout))
-    attached = Source(alias, engine, home)
-    try:
-        _check_one_ledger(aliases.attached(con), attached)
-        aliases.add(con, attached)
-    except BaseException:
-        engine.close()
-        raise
-    return _source_row(attached)
-
-
-def _check_one_ledger(others: list[Source], attached: Source) -> None:
-    for other in others:
-        if other.engine.identity == attached.engine.identity and other.home != attached.home:
-            what = f"ledger ({attached.home!r}) is not the one that this source has as {other.alias!r}, {other.home!r}"
-            hint = "one source has one ledger: give the same, or detach the other first"
-            raise refuse(OptionError, "mwem_attach", what, hint)
-
-
-def _source_row(source: Source) -> dict[str, Any]:
-    engine = source.engine
-    timeout = getattr(engine, "timeout", None)
-    return {
-        "alias": source.alias, "kind": engine.kind, "source": engine.shown, "ledger": source.home, "timeout": timeout,
-    }  # fmt: skip
-
-
-def _home(session: Session, ledger: object) -> str:
-    """The attached database that keeps the ledger: by name or by file; the caller's current one where none is given."""
-    databases = catalog.databases(session.cursor())
-    wanted = session.place.database if ledger is None else str(ledger)
-    by_name = {fold(name): name for name in databases}
-    by_path = {str(database.path): name for name, database in databases.items() if database.path}
-    home = by_name.get(fold(wanted)) or by_path.get(wanted)
-    if home is None or databases[home].type != "duckdb" or databases[home].read_only:
-        what = f"ledger ({wanted!r}) is not an attached DuckDB database that can be written"
-        hint = "ATTACH the curator's file, and give its name: ledger := 'curator'"
-        raise refuse(OutputError, "mwem_attach", what, hint)
-    return home
-
-
-def _seconds(timeout: object) -> float | None:
-    if timeout is None:
-        return None
-    try:
-        seconds = float(str(timeout))
-    except ValueError:
-        seconds = 0.0
-    if isinstance(timeout, bool) or not 0 < seconds < math.inf:
-        what = f"timeout ({timeout!r}) must be a number of seconds above 0"
-        raise refuse(OptionError, "mwem_attach", what, "leave it out for no limit")
-    return seconds

@@ -178,6 +178,8 @@ def script(functions: Sequence[SqlFunction]) -> str:
 TABLE = Parameter("private_table", None, TEXT, "The private table by its name, as text: 'adult' or "
                                                "'census.main.adult'. Or the path of a Parquet file, or a table of an "
                                                "attached source.")
+TABLES = Parameter("private_table", None, VALUE, f"{TABLE.words} Or a list of tables that keys join, ['person', "
+                                                 "'visit']: a table for each, whose keys join.")
 WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, by its bare name. In Python also a "
                                               "frame or a Workload.")
 DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
@@ -208,7 +210,8 @@ RELEASE_OPTIONS = (
     KNOWN_TABLE,
     Parameter("unit", "NULL", VALUE, "The column that identifies a person: all rows of a person are protected "
                                      "together. NULL: each row by itself."),
-    Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit."),
+    Parameter("rows_per_unit", "NULL", VALUE, "How many rows of one person count. Needs unit. Of several tables: a "
+                                              "number for all below the root, or one for each, {visit: 20}."),
     Parameter("start", "'uniform'", VALUE, "What the first round starts from. 'histogram': a noisy histogram of the "
                                            "whole domain, for a quarter of the budget. The output of an earlier "
                                            "release, or a table of public rows: what these say of columns of the "

@@ -7,6 +7,7 @@ table has a name, and under it an account.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import duckdb
@@ -36,8 +37,10 @@ def as_arrow(frame: Frame) -> pa.Table | None:
     return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
 
 
-def read_workload(session: Session, workload: WorkloadLike, private: str | None, function: str) -> Workload:
-    """A workload from any of its forms. Beside a private table, a name must be that of a plain table."""
+def read_workload(
+    session: Session, workload: WorkloadLike, private: str | Sequence[str] | None, function: str
+) -> Workload:
+    """A workload from any of its forms. Beside private tables, a name must be that of a plain table."""
     if isinstance(workload, Workload):
         return workload
     if not isinstance(workload, str):
@@ -58,8 +61,9 @@ def read_workload(session: Session, workload: WorkloadLike, private: str | None,
         hint = f"{catalog.nearest(con, workload, session.place)}create it as a table and COMMIT, or pass a Workload"
         raise refuse(TableError, function, what, hint)
     if private is not None:
-        protected = catalog.find(con, private, session.place)
-        check_public(con, relation, (protected[0],) if protected else (), "workload", function)
+        names = [private] if isinstance(private, str) else private
+        relations = [catalog.find(con, name, session.place) for name in names]
+        check_public(con, relation, tuple(each[0] for each in relations if each is not None), "workload", function)
     return Workload.from_arrow(con.sql(exp.select("*").from_(relation[0].tree()).sql("duckdb")).to_arrow_table())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mwem_sql.judge import grade
 from mwem_sql.releases import quantile
 from mwem_sql.releases.summary import SUMMARY_TYPES
-from mwem_sql.surface import bodies
+from mwem_sql.surface import attachments, bodies
 from mwem_sql.surface import declaration as shared
 from mwem_sql.surface.declaration import JSON, TEXT, VALUE, Parameter, ResultColumn, SqlFunction, columns_of
 
@@ -20,11 +20,11 @@ _DECLARATIONS = (
         cost="epsilon and delta, once per request and output",
         purpose="A private synthetic table that answers the workload: one summary row.",
         example="CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...",
-        parameters=(shared.TABLE, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
+        parameters=(shared.TABLES, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
         columns=columns_of(SUMMARY_TYPES, {
-            "release": "Its number in mwem.releases.",
-            "output": "The table that was written: database.schema.table.",
-            "rows": "Rows of that table: the noisy count, or the option rows.",
+            "release": "Its number in mwem.releases; of several tables, the root's.",
+            "output": "The table that was written: database.schema.table. Of several tables, all of them.",
+            "rows": "Rows of that table: the noisy count, or the option rows. Numbers of several tables are added up.",
             "epsilon": "What was charged, and is promised.",
             "delta": "What was charged, and is promised.",
             "rounds": "Number of measurement steps.",
@@ -49,7 +49,7 @@ _DECLARATIONS = (
         name="mwem_plan", body=bodies.plan, section="Release", cost="nothing",
         purpose="What a release would run and cost, as rows (item, value). Reads no private row.",
         example="FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...",
-        parameters=(shared.TABLE, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
+        parameters=(shared.TABLES, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
         columns=(
             ResultColumn("item", "VARCHAR", "What a line is about: expect, advice, epsilon, noise scale ..."),
             ResultColumn("value", "VARCHAR", "What there is to say about it."),
@@ -423,7 +423,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_attach", body=bodies.attach, section="Other engines",
+        name="mwem_attach", body=attachments.attach, section="Other engines",
         cost="nothing; the ledger of its tables is in the database that `ledger` names",
         purpose="Lets an alias stand for another engine's database, whose tables are then private tables: a "
                 "PostgreSQL server, Spark Connect, or a DuckDB file apart.",
@@ -442,14 +442,14 @@ _DECLARATIONS = (
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_detach", body=bodies.detach, section="Other engines", cost="nothing",
+        name="mwem_detach", body=attachments.detach, section="Other engines", cost="nothing",
         purpose="Takes an alias back. Accounts, caps and releases stay.",
         example="CALL mwem_detach('warehouse')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",
         parameters=(shared.ALIAS,),
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_sources", body=bodies.sources, section="Other engines", cost="nothing",
+        name="mwem_sources", body=attachments.sources, section="Other engines", cost="nothing",
         purpose="The sources that are attached: alias, kind, where they are (without secrets), and the database that "
                 "has their ledger.",
         example="FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",

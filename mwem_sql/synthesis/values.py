@@ -6,19 +6,20 @@ Inside a piece the density rises or falls towards its neighbours'.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Flags, Floats, Integers
+from mwem_sql.algebra.arrays import Flags, Floats, Integers, Places
 from mwem_sql.domains.classes import Classes
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
-from mwem_sql.synthesis.deal import Codes, draw_codes, stable_order
+from mwem_sql.synthesis.deal import draw_codes, stable_order
+from mwem_sql.synthesis.given import draw_given
 from mwem_sql.synthesis.rounding import systematic_counts
 
 TRIES = 20
@@ -28,12 +29,24 @@ closer to the model where few values of a class meet a rule, in more time."""
 Arrays: TypeAlias = dict[str, pa.Array]
 
 
+KeyKind: TypeAlias = Literal["PRIMARY KEY", "UNIQUE", "FOREIGN KEY"]
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of numbers that joins tables. One of a FOREIGN KEY refers to a column of another table."""
+
+    kind: KeyKind
+    refers_to: tuple[str, str] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
     """Synthetic rows, to be read once: column k of the batches is cast to the k-th of the columns' DuckDB types."""
 
     types: Mapping[str, str]
     reader: pa.RecordBatchReader
+    keys: Mapping[str, KeyColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,28 +92,60 @@ def _batches(
     generator: np.random.Generator,
     rules: RowRules | None,
 ) -> Iterator[pa.RecordBatch]:
+    columns_of = _filled(state, classes, generator, rules)
+    for codes in draw_codes(state, rows, generator):
+        columns = columns_of(codes)
+        yield pa.record_batch(list(columns.values()), names=[f"c{number}" for number in range(len(columns))])
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Rows some of whose classes are given: one for each row, by attribute."""
+
+    codes: Mapping[str, Places]
+    rows: int
+
+
+def draw_below(
+    state: State,
+    classes: Mapping[str, Classes],
+    given: Given,
+    generator: np.random.Generator,
+    rules: RowRules | None = None,
+) -> pa.Table:
+    """Columns of the attributes that are not given, as `draw_rows` has them."""
+    others = {name: each for name, each in classes.items() if name not in given.codes}
+    return pa.table(_filled(state, others, generator, rules)(draw_given(state, given.codes, given.rows, generator)))
+
+
+def _filled(
+    state: State | Mixture, classes: Mapping[str, Classes], generator: np.random.Generator, rules: RowRules | None
+) -> Callable[[dict[str, Any]], Arrays]:
+    """What gives values to rows of classes: they meet rules, and what is computed is beside them."""
     slopes = {
         name: each.slopes(state.marginal([name])) for name, each in classes.items() if each.attribute.values is None
     }
 
-    def values(name: str, codes: Codes) -> pa.Array:
+    def values(name: str, codes: Places) -> pa.Array:
         return _values(classes[name], codes, slopes.get(name), generator)
 
-    for codes in draw_codes(state, rows, generator):
+    def columns_of(codes: dict[str, Any]) -> Arrays:
         kept = {} if rules is None else {name: codes[name] for name in rules.columns}
         columns = {name: values(name, codes.pop(name)) for name in classes}
         if rules is not None:
             columns = _within(rules, columns, kept, values, generator)
             columns |= rules.compute(columns)
-            columns = {name: columns[name] for name in rules.order}
-        yield pa.record_batch(list(columns.values()), names=[f"c{number}" for number in range(len(columns))])
+            columns = {name: columns[name] for name in rules.order if name in columns}
+        return columns
+
+    return columns_of
 
 
 def _within(
     rules: RowRules,
     columns: Arrays,
-    codes: Mapping[str, Codes],
-    values: Callable[[str, Codes], pa.Array],
+    codes: Mapping[str, Places],
+    values: Callable[[str, Places], pa.Array],
     generator: np.random.Generator,
 ) -> Arrays:
     """Rows that meet rules: those that do not are drawn again inside their classes.
@@ -127,7 +172,7 @@ def _within(
     return columns
 
 
-def _values(classes: Classes, codes: Codes, slopes: Floats | None, generator: np.random.Generator) -> pa.Array:
+def _values(classes: Classes, codes: Places, slopes: Floats | None, generator: np.random.Generator) -> pa.Array:
     drawn, listed = _pieces(classes, codes, generator), classes.attribute.values
     if listed is None:
         assert slopes is not None
@@ -140,7 +185,7 @@ def _values(classes: Classes, codes: Codes, slopes: Floats | None, generator: np
     return pa.DictionaryArray.from_arrays(pa.array(drawn, pa.int32(), mask=unknown), pa.array(listed, pa.string()))
 
 
-def _pieces(classes: Classes, codes: Codes, generator: np.random.Generator) -> Integers:
+def _pieces(classes: Classes, codes: Places, generator: np.random.Generator) -> Integers:
     """A piece of its class for every row, in proportion to what was measured of the pieces, or to their sizes."""
     if classes.count == len(classes.codes):
         return classes.representatives[codes]

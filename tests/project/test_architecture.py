@@ -45,6 +45,9 @@ TESTED_ELSEWHERE = {
     "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py",
     "mwem_sql/surface/declaration.py": "surface/test_spec.py",
+    "mwem_sql/surface/bodies.py": "surface/test_functions.py",
+    "mwem_sql/loop/room.py": "loop/test_strategy.py",
+    "mwem_sql/releases/draft.py": "releases/test_plan.py",
     "mwem_sql/scan/profile.py": "scan/test_suggestion.py",
 }
 """Modules that another file tests than that of their name; `__init__` and `__main__` need none."""

@@ -150,18 +150,13 @@ def test_nothing_is_half_written(con: Connection, *, broken: bool) -> None:
     rows = SyntheticRows(
         {"x": "INTEGER"}, pa.RecordBatchReader.from_batches(pa.schema({"c0": pa.int64()}), batches(broken=broken))
     )
+    tables = {
+        "measurements": measurements,
+        "workloads": store.workload_rows(Workload.from_predicates(["true"])),
+        "factors": factors,
+    }
     with pytest.raises(duckdb.Error, match="the generator broke" if broken else "nonsense"):
-        store.write(
-            con.cursor(),
-            name,
-            facts,
-            rows,
-            {
-                "measurements": measurements,
-                "workloads": store.workload_rows(Workload.from_predicates(["true"])),
-                "factors": factors,
-            },
-        )
+        store.write(con.cursor(), [store.Content(facts=facts, rows=rows, tables=tables, off=[], name=name)])
     assert con.execute("SELECT count(*) FROM o").fetchall() == [(5,)]
     assert con.execute("SELECT count(*) FROM mwem.releases").fetchall() == [(1,)]
     assert con.execute("SELECT count(DISTINCT release) FROM mwem.measurements").fetchall() == [(1,)]

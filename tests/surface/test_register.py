@@ -19,9 +19,9 @@ from conftest import PEOPLE, Connection, Open
 import mwem_sql
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
+from mwem_sql.releases import tables
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.run import run_release
-from mwem_sql.surface import bodies
 
 ROOT = Path(__file__).resolve().parents[2]
 CALL = "CALL mwem_release('people', workload, 1, rounds := 1)"
@@ -210,7 +210,7 @@ def test_how_often_a_statement_runs_it(
         seen.append(request)
         return run_release(session, request)
 
-    monkeypatch.setattr(bodies, "run_release", counted)
+    monkeypatch.setattr(tables, "run_release", counted)
     con.execute(statement.format("mwem_release('people', workload, 1, rounds := 1, rows := 3)")).fetchall()
     assert len(seen) == runs
 

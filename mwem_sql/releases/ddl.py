@@ -1,0 +1,42 @@
+"""The statements that make and drop an output whose columns have keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from mwem_sql.platform.catalog import Name
+from mwem_sql.synthesis.values import KeyColumn, SyntheticRows
+
+
+def drop(name: Name) -> str:
+    """Drop an output, if it is there."""
+    # Both: sqlglot has called it `tables` since 30.20.
+    return exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb")
+
+
+def create(name: Name, rows: SyntheticRows) -> str:
+    """An empty table with the columns of rows, their types and keys: one that is made of a SELECT has no keys."""
+    columns = [
+        exp.ColumnDef(
+            this=exp.to_identifier(column, quoted=True),
+            kind=exp.DataType.build(kind, dialect="duckdb"),
+            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(name, rows.keys.get(column))],
+        )
+        for column, kind in rows.types.items()
+    ]
+    schema = exp.Schema(this=name.tree(), expressions=columns)
+    return exp.Create(this=schema, kind="TABLE").sql("duckdb")
+
+
+def _constraints(name: Name, key: KeyColumn | None) -> Iterator[exp.Expr]:
+    if key is None:
+        return
+    yield exp.PrimaryKeyColumnConstraint() if key.kind == "PRIMARY KEY" else exp.NotNullColumnConstraint()
+    if key.kind == "UNIQUE":
+        yield exp.UniqueColumnConstraint()
+    if key.refers_to is not None:
+        table, column = key.refers_to
+        referred = exp.Schema(this=name.beside(table).tree(), expressions=[exp.to_identifier(column, quoted=True)])
+        yield exp.Reference(this=referred)

@@ -1,0 +1,217 @@
+"""Releases of several tables: keys join, numbers of rows are kept, answers and rows agree, one debit or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import mwem_sql
+from mwem_sql.kernel.kernel import Kernel
+from mwem_sql.releases import store
+
+ROWS_PER_UNIT = {"visit": 6, "drug": 8}
+SETUP = """
+    CREATE TYPE sex AS ENUM ('F', 'M'); CREATE TYPE kind AS ENUM ('A', 'B', 'C');
+    CREATE TABLE person (pid VARCHAR PRIMARY KEY, sex sex NOT NULL, age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99));
+    CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid VARCHAR REFERENCES person (pid), kind kind NOT NULL);
+    CREATE TABLE drug (vid INTEGER REFERENCES visit (vid), days INTEGER CHECK (days BETWEEN 1 AND 9));
+    INSERT INTO person SELECT 'p' || i, if(i % 3 = 0, 'F', 'M'), hash(i) % 100 FROM range(3000) t(i);
+    INSERT INTO visit
+    SELECT row_number() OVER (), pid, if(age >= 60, if(hash(pid, i) % 3 = 0, 'A', 'B'), 'C')
+    FROM person, range(6) t(i) WHERE i < if(sex = 'F', 3, 1) + if(age >= 60, 2, 0);
+    INSERT INTO drug SELECT vid, nullif(1 + vid % 10, 10) FROM visit, range(2) t(i) WHERE i < if(kind = 'A', 2, 0);
+    CREATE TABLE workload AS SELECT * FROM (VALUES
+        ('person', 'age >= 60', ['sex']), ('person', 'visit >= 3', ['sex']),
+        ('visit', NULL, ['kind', 'sex']), ('visit', 'age >= 60', ['kind']), ('visit', 'drug > 0', ['kind']),
+        ('drug', 'days > 5', ['kind']), ('drug', NULL, ['person.sex'])) t("of", predicate, group_by)
+"""
+TABLES = ["person", "visit", "drug"]
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with mwem_sql.connect() as con:
+        con.execute(SETUP)
+        yield con
+
+
+def released(con: duckdb.DuckDBPyConnection, epsilon: float, **options: Any) -> tuple[mwem_sql.Release, ...]:
+    return mwem_sql.release(con, TABLES, "workload", epsilon, rows_per_unit=ROWS_PER_UNIT, **options)
+
+
+def counts(con: duckdb.DuckDBPyConnection, suffix: str = "_synthetic") -> dict[tuple[Any, ...], int]:
+    """How many joined rows are in each cell of what is asked about."""
+    person, visit, drug = (f"{name}{suffix}" for name in TABLES)
+    con.execute(
+        f"""CREATE OR REPLACE TEMP VIEW persons AS
+            SELECT *, (SELECT count(*) FROM {visit} v WHERE v.pid = p.pid) AS n FROM {person} p;
+            CREATE OR REPLACE TEMP VIEW visits AS
+            SELECT v.*, sex, (SELECT count(*) FROM {drug} d WHERE d.vid = v.vid) AS n
+            FROM {visit} v JOIN {person} USING (pid);
+            CREATE OR REPLACE TEMP VIEW drugs AS SELECT * FROM {drug} JOIN visits USING (vid)"""
+    )
+    questions = {"persons": ["sex, n"], "visits": ["sex, kind", "kind, n"], "drugs": ["kind, days > 5"]}
+    return {
+        (view, question, *row[:-1]): row[-1]
+        for view, listed in questions.items()
+        for question in listed
+        for row in con.execute(f"SELECT {question}, count(*) FROM {view} GROUP BY ALL").fetchall()
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_key_leads_to_a_row_and_numbers_are_the_keys(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """At any epsilon: noise changes how many rows there are, and never whether they join."""
+    released(con, [0.05, 1, 100][seed], seed=seed)
+    for child, parent, column in (("visit", "person", "pid"), ("drug", "visit", "vid")):
+        lost = con.execute(
+            f"SELECT count(*) FROM {child}_synthetic c ANTI JOIN {parent}_synthetic p ON c.{column} = p.{column}"
+        )
+        assert lost.fetchall() == [(0,)]
+        ((least, most, rows),) = con.execute(
+            f"SELECT min({column}), max({column}), count(DISTINCT {column}) FROM {parent}_synthetic"
+        ).fetchall()
+        assert (least, most) == (1, rows)
+    ((most_visits, most_drugs),) = con.execute(
+        """SELECT (SELECT max(n) FROM (SELECT count(*) AS n FROM visit_synthetic GROUP BY pid)),
+                  (SELECT max(n) FROM (SELECT count(*) AS n FROM drug_synthetic GROUP BY vid))"""
+    ).fetchall()
+    assert (most_visits or 0) <= ROWS_PER_UNIT["visit"] and (most_drugs or 0) <= ROWS_PER_UNIT["drug"]
+
+
+def test_with_next_to_no_noise_joined_rows_are_the_private_ones(con: duckdb.DuckDBPyConnection) -> None:
+    """What is asked about: each clique rounds by less than a row in each of the parents' cells, at most 2 * 7."""
+    con.execute(
+        """CREATE OR REPLACE TABLE workload AS SELECT * FROM (VALUES ('person', ['sex']), ('visit', ['kind', 'sex']),
+           ('visit', ['kind', 'drug']), ('drug', ['kind', 'days'])) t("of", group_by)"""
+    )
+    released(con, 10**6)
+    truth, rows = counts(con, ""), counts(con)
+    for cell in truth.keys() | rows.keys():
+        assert abs(truth.get(cell, 0) - rows.get(cell, 0)) <= 14, cell
+
+
+def test_answers_and_joined_rows_agree_whatever_the_noise(con: duckdb.DuckDBPyConnection) -> None:
+    """What a level's state says of the tables above is what their rows say: exactly, and others up to rounding."""
+    person, visit, drug = released(con, 0.5, seed=5)
+    asked = {
+        visit.output: ["true", "sex = 'F'", "age >= 60", "sex = 'F' AND age >= 60"],
+        drug.output: ["true", "person.sex = 'F'", "visit.kind = 'A'"],
+    }
+    joined = {
+        visit.output: "visit_synthetic visit JOIN person_synthetic person USING (pid)",
+        drug.output: "drug_synthetic JOIN visit_synthetic visit USING (vid) JOIN person_synthetic person USING (pid)",
+    }
+    for output, predicates in asked.items():
+        for predicate in predicates:
+            ((rows,),) = con.execute(f"SELECT count(*) FROM {joined[output]} WHERE {predicate}").fetchall()
+            # A row is spread over all of the parents' cells, so that nothing is impossible.
+            assert mwem_sql.count(con, output, predicate) == pytest.approx(rows, abs=1.5)
+    for output, predicate in [(visit.output, "kind = 'A' AND age >= 60"), (visit.output, "kind = 'B' AND sex = 'M'")]:
+        ((rows,),) = con.execute(f"SELECT count(*) FROM {joined[output]} WHERE {predicate}").fetchall()
+        # Each clique rounds by less than a row in each of the parents' cells.
+        assert mwem_sql.count(con, output, predicate) == pytest.approx(rows, abs=60)
+    ((visits,),) = con.execute("SELECT count(*) FROM visit_synthetic").fetchall()
+    assert (person.rows, visit.rows) == (con.execute("SELECT count(*) FROM person_synthetic").fetchall()[0][0], visits)
+
+
+def test_intervals_of_levels_hold(con: duckdb.DuckDBPyConnection) -> None:
+    """At 95%, over questions and runs: no fewer than chance allows."""
+    truths = {
+        "visit_synthetic": {"kind = 'A'": 0, "kind = 'C' AND sex = 'F'": 0, "age >= 60": 0, "true": 0},
+        "person_synthetic": {"visit >= 3": 0, "sex = 'F' AND visit = 1": 0},
+    }
+    view = {
+        "visit_synthetic": "visit JOIN person USING (pid)",
+        "person_synthetic": "(SELECT *, (SELECT count(*) FROM visit v WHERE v.pid = p.pid) AS visit FROM person p)",
+    }
+    inside = tried = 0
+    for run in range(8):
+        released(con, 0.5, version=str(run), seed=run)
+        for output, predicates in truths.items():
+            for predicate in predicates:
+                ((truth,),) = con.execute(f"SELECT count(*) FROM {view[output]} WHERE {predicate}").fetchall()
+                found = mwem_sql.count_interval(con, output, predicate)
+                inside += found["low"] <= truth <= found["high"]
+                tried += 1
+    # Four standard deviations below what is promised, were all independent.
+    assert inside >= 0.95 * tried - 4 * sqrt(0.95 * 0.05 * tried)
+
+
+def test_one_accountant_takes_all_and_no_more(con: duckdb.DuckDBPyConnection) -> None:
+    released(con, 1)
+    assert con.execute("SELECT epsilon, rho_exact FROM mwem.ledger").fetchall() == [(1, "1/2")]
+    released(con, 1, delta=1e-6, version="2")
+    rows = con.execute("SELECT noise FROM mwem.measurements JOIN mwem.releases USING (release) WHERE version = '2'")
+    assert {noise for (noise,) in rows.fetchall()} == {"gaussian"}
+
+
+def test_noise_of_a_level_is_that_of_its_rows_per_unit(con: duckdb.DuckDBPyConnection) -> None:
+    """A measurement of visits has six times the noise that its share has for a person."""
+    released(con, 1)
+    rows = con.execute("SELECT release, max(scale), min(scale) FROM mwem.measurements GROUP BY ALL ORDER BY ALL")
+    scales = {release: (most, least) for release, most, least in rows.fetchall()}
+    assert all(least >= 1 for _, least in scales.values())
+    plan = mwem_sql.plan(con, TABLES, "workload", 1, rows_per_unit=ROWS_PER_UNIT).to_pylist()
+    shares = [float(row["value"].split("%")[0]) / 100 for row in plan if row["item"] == "share"]
+    assert sum(shares) == pytest.approx(1, abs=0.02)
+    for (_, least), share, sensitivity in zip(scales.values(), shares, (1, 6, 8), strict=True):
+        assert least >= 0.9 * sensitivity / share  # all of the share for one measurement has that scale
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_what_breaks_in_the_middle_leaves_nothing_and_is_charged_once(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Between the levels, and while outputs are written."""
+    calls = 0
+
+    def broken(real: Any) -> Any:
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 1 + 2 * step:
+                raise duckdb.IOException("broken")
+            return real(*arguments, **options)
+
+        return stepped
+
+    monkeypatch.setattr(Kernel, "certify", broken(Kernel.certify))
+    monkeypatch.setattr(store, "write_table", broken(store.write_table))
+    with pytest.raises((mwem_sql.MwemError, duckdb.Error)):
+        released(con, 1)
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE '%_synthetic'").fetchall() == [(0,)]
+    assert con.execute("SELECT epsilon, status FROM mwem_ledger()").fetchall() == [(1, "failed")]
+    monkeypatch.undo()
+    with pytest.raises(mwem_sql.BudgetError, match="did not come to its end"):
+        released(con, 1)
+    assert len(released(con, 1, version="2")) == 3
+
+
+def test_values_of_tables_above_that_are_on_no_list(con: duckdb.DuckDBPyConnection) -> None:
+    """They are NULL in rows, and a cell of their own for the table below."""
+    con.execute(
+        """CREATE TABLE home (hid INTEGER PRIMARY KEY, city VARCHAR NOT NULL);
+           CREATE TABLE pet (hid INTEGER REFERENCES home (hid), dog BOOLEAN NOT NULL);
+           CREATE TABLE home_domain AS SELECT 'city' AS attribute, ['Bern', 'Basel'] AS "values";
+           INSERT INTO home SELECT i, ['Bern', 'Basel', 'Genf'][1 + i % 3] FROM range(300) t(i);
+           INSERT INTO pet SELECT hid, city = 'Genf' FROM home;
+           CREATE TABLE pets AS SELECT ['dog', 'city'] AS group_by, 'pet' AS "of" """
+    )
+    mwem_sql.release(con, ["home", "pet"], "pets", 10**6, rows_per_unit=1)
+    rows = con.execute(
+        "SELECT city, dog, count(*) FROM pet_synthetic JOIN home_synthetic USING (hid) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    assert rows == [("Basel", False, 100), ("Bern", False, 100), (None, True, 100)]
+
+
+def test_no_rows_below(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("DELETE FROM drug; DELETE FROM visit")
+    _, visit, _ = released(con, 10**6)
+    assert con.execute("SELECT count(*) FROM visit_synthetic").fetchall() == [(visit.rows,)] == [(0,)]
+    assert np.isfinite(mwem_sql.count(con, visit.output, "kind = 'A'"))
