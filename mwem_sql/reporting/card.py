@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mwem_sql.algebra.measurement import NOISE, Measurement
+from mwem_sql.domains.domain import Domain
 from mwem_sql.judge import grade
 from mwem_sql.platform.metadata import VERSION
 from mwem_sql.releases import summary
@@ -122,6 +123,25 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
     return out
 
 
+def joined(domain: Domain) -> list[str]:
+    """How the rows lead to those of other tables of the release, and what is not kept of that."""
+    link = domain.link
+    if link is None:
+        return []
+    out = []
+    if link.parent is not None:
+        out.append(
+            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How the rows that lead"
+            f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
+        )
+    if link.below:
+        out.append(
+            f"Rows of {' and '.join(f'{table}_synthetic' for table in link.below)} lead to these rows."
+            + (" How such tables depend on one another is not kept." if len(link.below) > 1 else "")
+        )
+    return out
+
+
 def protected_rows(facts: Mapping[str, Any]) -> str:
     """Whose rows the promise is about."""
     return "any one row" if facts["unit"] is None else f"all rows of any one {facts['unit']}"
@@ -148,7 +168,7 @@ def as_json(
         "table": stored.name.table,
         "made_by": f"mwem-sql {VERSION}",
         **{name: facts[name] for name in copied},
-        "promise": promise(facts),
+        "promise": [*promise(facts), *joined(stored.domain)],
         "quality": grade.word(facts),
         "quality_in_words": grade.meaning(facts),
         "mean_error": facts.get("mean_error"),

@@ -11,6 +11,7 @@ from measurements import measurement
 import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement, Purpose
+from mwem_sql.domains.domain import Domain, Link
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.reporting import card, page
@@ -83,3 +84,11 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
     wrong = [replace(step, values=step.values + 10_000) for step in steps]
     assert page.fits(stored.state(), stored.classes, wrong)[1].min() > 100
     assert set(page.pairs_by_count(steps)) == {("a", "b"), ("a", "c"), ("b", "c")}
+
+
+def test_tables_that_are_joined_say_what_is_not_kept() -> None:
+    link = Link(keys=("vid",), parent="person", foreign="pid", refers_to="pid", below=("drug", "bill"))
+    words = card.joined(Domain("visit", (), (), link=link))
+    assert "leads to a row of person_synthetic by pid" in words[0] and "is not kept" in words[0]
+    assert words[1].startswith("Rows of drug_synthetic and bill_synthetic lead to these rows. How such tables")
+    assert card.joined(Domain("visit", (), ())) == []
