@@ -96,13 +96,10 @@ def _describe(
         return _view(con, name, function, depth, unit)
     keys = Keys.of(con, name, function)
     connected = keys.tree(name)
+    plain = _table(con, name)
     table = replace(
-        _table(con, name),
-        keyed={
-            column.name: named
-            for column in catalog.columns(con, name)
-            if (named := tuple(keys.named(name, [column.name])))
-        },
+        plain,
+        keyed={column.name: named for column in plain.columns if (named := tuple(keys.named(name, [column.name])))},
         connected=connected,
         public_marks=keys.public_near(connected),
     )

@@ -195,17 +195,17 @@ def read_domain(
 
     And rules of both the schema and the rules table, and public totals.
     """
-    declared = declarations.from_schema(relation, sandbox)
-    table = _public_table(con, relation, place, "domain", domain)
+    declared, among = declarations.from_schema(relation, sandbox), catalog.relations(con)
+    table = _public_table(con, relation, place, "domain", domain, among=among)
     if table is not None:
         declared |= declarations.from_table(con, relation, table, sandbox, declared)
     several, computed = list(rules_of_schema(relation)), list(computed_of_schema(relation, declared))
-    table = _public_table(con, relation, place, "rules", rules)
+    table = _public_table(con, relation, place, "rules", rules, among=among)
     if table is not None:
         more, others = rules_of_table(con, relation, table, place)
         several += more
         computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
-    table = _public_table(con, relation, place, "known", totals)
+    table = _public_table(con, relation, place, "known", totals, among=among)
     counts = [] if table is None else totals_of_table(con, relation, table)
     names = tuple(column.name for column in relation.columns)
     follows = {each.name for each in computed}
@@ -221,10 +221,16 @@ def read_domain(
 
 
 def _public_table(
-    con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, kind: str, name: str | None
+    con: duckdb.DuckDBPyConnection,
+    relation: Relation,
+    place: Place,
+    kind: str,
+    name: str | None,
+    *,
+    among: catalog.Relations,
 ) -> catalog.Name | None:
     """A public table about the private one: the one that is named, or the one beside it, if it is there."""
-    table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place)
+    table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place, among)
     if table is not None:
         check_public(con, table, relation.private_names, PUBLIC_TABLES[kind], kind)
         return table[0]

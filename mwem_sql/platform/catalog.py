@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -116,19 +116,27 @@ def candidates(text: str, place: Place) -> Iterator[Name]:
     yield Name(place.database, place.schema, text)
 
 
-def find(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, bool] | None:
-    """The relation that exists under a text, in the catalog's own spelling, and whether it is a view."""
+Relations = Mapping[tuple[str, ...], tuple[Name, bool]]
+"""All relations by their folded names: in the catalog's own spelling, and whether each is a view."""
+
+
+def relations(con: duckdb.DuckDBPyConnection) -> Relations:
+    """All relations, for several looks at one list."""
     # Names are compared here and not in SQL, where a macro of the user's may be called lower.
     rows = con.execute(
         """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
            UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"""
     ).fetchall()
-    by_name = {tuple(map(fold, row[:3])): row for row in rows}
-    for name in candidates(text, place):
-        row = by_name.get((fold(name.database), fold(name.schema), fold(name.table)))
-        if row is not None:
-            return Name(*row[:3]), row[3]
-    return None
+    return {tuple(map(fold, row[:3])): (Name(*row[:3]), row[3]) for row in rows}
+
+
+def find(
+    con: duckdb.DuckDBPyConnection, text: str, place: Place, among: Relations | None = None
+) -> tuple[Name, bool] | None:
+    """The relation that exists under a text, in the catalog's own spelling, and whether it is a view."""
+    among = relations(con) if among is None else among
+    names = ((fold(name.database), fold(name.schema), fold(name.table)) for name in candidates(text, place))
+    return next((among[name] for name in names if name in among), None)
 
 
 def nearest(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> str:

@@ -149,6 +149,7 @@ def fingerprint(
     server = sources.named(con, request.table)
     if server is not None:  # whatever it is attached as
         elsewhere = server[0].engine.identity
+    among = catalog.relations(con)
     content |= {
         "table": [elsewhere, *private.identity],
         "epsilon": str(request.budget.epsilon),
@@ -160,11 +161,11 @@ def fingerprint(
             ]
             for q in request.workload
         ],
-        "declared": _declared(con, session, request.domain, private, "domain"),
+        "declared": _declared(con, session, request.domain, private, "domain", among=among),
         "settings": dict(session.settings),
     }
     for kind, name in (("rules", request.rules), ("known", request.known)):
-        declared = _declared(con, session, name, private, kind)
+        declared = _declared(con, session, name, private, kind, among=among)
         content |= {} if declared is None else {f"{kind} declared": declared}
     if request.start not in STARTS:
         source = start.find(session, request, _private_names(con, session, request, private))
@@ -173,10 +174,16 @@ def fingerprint(
 
 
 def _declared(
-    con: duckdb.DuckDBPyConnection, session: Session, name: str | None, private: Name, kind: str
+    con: duckdb.DuckDBPyConnection,
+    session: Session,
+    name: str | None,
+    private: Name,
+    kind: str,
+    *,
+    among: catalog.Relations,
 ) -> list[str] | None:
     """The rows of the domain table and the like. It is public: all but a plain table is refused before it is read."""
-    relation = catalog.find(con, name or public_table(con, private, kind), session.place)
+    relation = catalog.find(con, name or public_table(con, private, kind), session.place, among)
     if relation is None:
         return None
     check_public(con, relation, (private,), PUBLIC_TABLES[kind], RELEASE)

@@ -18,7 +18,7 @@ from mwem_sql.releases.request import OPTIONS
 
 SHORT = [500, 517]
 """Seeds with several releases each: more rows, another seed, another version, a release that was dropped."""
-QUICK = 503
+QUICK = 502
 
 
 def test_what_is_charged_comes_to_its_end() -> None:
