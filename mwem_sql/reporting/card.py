@@ -126,7 +126,7 @@ def joined(domain: Domain) -> list[str]:
     out = []
     if link.parent is not None:
         out.append(
-            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How the rows that lead"
+            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
             f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
     if link.below:
