@@ -253,8 +253,10 @@ def restore_table(session: Session, request: Request, output: Name) -> None:
             store.write_table(writing, output, stored.facts, columns, summary.off_domain(state, stored.classes))
 
 
-def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name]) -> None:
+def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name], version: str | None) -> None:
     """Outputs of an older version can be dropped: no key of another table refers to one of them."""
+    if version is None:  # nothing is replaced
+        return
     names = {tuple(name.identity): name for name in outputs}
     for table, _, _, refers_to, _ in catalog.constraints(con, outputs[0]):
         output = None if refers_to is None else names.get(tuple(refers_to.identity))

@@ -77,7 +77,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
         ledger.check_writable(databases, session.place, RELEASE)
-        reuse.check_replaceable(con, [output])
+        reuse.check_replaceable(con, [output], request.version)
         if request.seed is None:
             reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)

@@ -109,7 +109,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         by_table = {tuple(private.identity): output for private, output in named}
         ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
         _check_writable(con, session, tree, ordered)
-        reuse.check_replaceable(con, ordered)
+        reuse.check_replaceable(con, ordered, request.first.version)
         text = ", ".join(map(str, ordered))
         if request.first.seed is None:
             reuse.check_unfinished(tree.ledger, fingerprint.hash, ordered[-1])

@@ -6,7 +6,6 @@ published.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -116,10 +115,6 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
         out.append(f"{used[0].upper()}{used[1:]}.")
     if facts["total_is_public"]:
         out.append("The number of rows was given as a public number. It is not protected.")
-    totals = len(json.loads(facts.get("domain", "{}")).get("totals", ()))
-    if totals:
-        words = "1 public total was given" if totals == 1 else f"{totals:,} public totals were given"
-        out.append(f"{words}, and the release agrees with what they say. That is not protected.")
     return out
 
 
@@ -131,8 +126,8 @@ def joined(domain: Domain) -> list[str]:
     out = []
     if link.parent is not None:
         out.append(
-            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How the rows that"
-            f" lead to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
+            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
+            f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
     if link.below:
         out.append(
