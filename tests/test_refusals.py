@@ -488,7 +488,7 @@ ELSEWHERE = {
     "mwem_sql.kernel.kernel.shielded": "kernel/test_kernel.py",
     "mwem_sql.releases.answer.weights": "releases/test_answer.py",
     "mwem_sql.releases.reuse.check_unfinished": "releases/test_run.py",
-    "mwem_sql.releases.run._run_and_store": "releases/test_run.py",
+    "mwem_sql.releases.run.store_all": "releases/test_run.py",
     "mwem_sql.releases.run.run_release": "sql/attached.test",
     "mwem_sql.accounting.ledger.debit": "sql/policy.test",
     "mwem_sql.boundary.relations._file": "boundary/test_files.py",
