@@ -6,6 +6,7 @@ published.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -115,6 +116,10 @@ def promise(facts: Mapping[str, Any]) -> list[str]:
         out.append(f"{used[0].upper()}{used[1:]}.")
     if facts["total_is_public"]:
         out.append("The number of rows was given as a public number. It is not protected.")
+    totals = len(json.loads(facts.get("domain", "{}")).get("totals", ()))
+    if totals:
+        words = "1 public total was given" if totals == 1 else f"{totals:,} public totals were given"
+        out.append(f"{words}, and the release agrees with what they say. That is not protected.")
     return out
 
 
