@@ -120,6 +120,18 @@ def test_names_are_those_of_a_from_clause_that_renames(con: duckdb.DuckDBPyConne
     assert scope_of(conditions, "d", "DATE", {}).words("DATE") == "2025-01-01"
 
 
+def test_a_column_of_what_is_joined_says_nothing(con: duckdb.DuckDBPyConnection) -> None:
+    """Of two columns of one name, only the table's own says which rows can be there."""
+    con.execute(
+        """CREATE TABLE person (i INTEGER PRIMARY KEY, m VARCHAR, kind BOOLEAN);
+           CREATE TABLE visit (i INTEGER REFERENCES person (i), m VARCHAR);
+           CREATE VIEW both AS SELECT v.m FROM visit v JOIN person p USING (i)
+           WHERE p.m = '2025-03' AND v.m >= '2025-01' AND (p.kind OR v.m = '2025-02')"""
+    )
+    conditions = describe(con, "both", HERE, "f").conditions
+    assert scope_of(conditions, "m", "VARCHAR", {}).words("VARCHAR") == "from 2025-01"
+
+
 def _condition(chance: random.Random, depth: int = 2) -> str:
     if depth and chance.random() < 0.6:
         parts = [_condition(chance, depth - 1) for _ in range(2)]
