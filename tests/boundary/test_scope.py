@@ -125,10 +125,10 @@ def test_a_column_of_what_is_joined_says_nothing(con: duckdb.DuckDBPyConnection)
     con.execute(
         """CREATE TABLE person (i INTEGER PRIMARY KEY, m VARCHAR, kind BOOLEAN);
            CREATE TABLE visit (i INTEGER REFERENCES person (i), m VARCHAR);
-           CREATE VIEW both AS SELECT v.m FROM visit v JOIN person p USING (i)
+           CREATE VIEW visits AS SELECT v.m FROM visit v JOIN person p USING (i)
            WHERE p.m = '2025-03' AND v.m >= '2025-01' AND (p.kind OR v.m = '2025-02')"""
     )
-    conditions = describe(con, "both", HERE, "f").conditions
+    conditions = describe(con, "visits", HERE, "f").conditions
     assert scope_of(conditions, "m", "VARCHAR", {}).words("VARCHAR") == "from 2025-01"
 
 
