@@ -297,8 +297,8 @@ def test_without_answers_it_says_so(visit: Open) -> None:
 FAINT = """() => {
     const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
     const light = (colour) => parts(colour).slice(0, 3).map((part) => part / 255)
-        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)).reduce((sum, part, k)
-            => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
+        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
     const behind = (element) => {
         for (let at = element; at; at = at.parentElement) {
             const colour = getComputedStyle(at).backgroundColor;
