@@ -414,6 +414,10 @@ def test_averages_by_group_are_told_apart_beside_many_counts(
 
 
 @pytest.mark.thorough
+@pytest.mark.xfail(
+    reason="all questions are measured at once: the prediction of rounds takes the noise on fare's 512 values to be in "
+    "every question, though two of twelve ask about it; averages are off by 34, where rounds had 18"
+)
 def test_a_sum_is_selected_among_counts_of_many_sets(connect: Open) -> None:
     """Passengers: 11 sets of attributes, of which only class and fare go together.
 
