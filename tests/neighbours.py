@@ -410,6 +410,18 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
     return Seen(shown, split, (*(int(bound) for bound in plan.problem.bounds()), 1))
 
 
+def largest_move(whole: Seen, part: Seen, rows_per_unit: int, case: object) -> float:
+    """How far answers moved at most, as a part of what noise covers; refused if one moved by more."""
+    assert whole.answers is not None and part.answers is not None
+    reached = 0.0
+    for one, other, bound in zip(whole.answers, part.answers, whole.bounds, strict=True):
+        moved = sum(abs(x - y) for x, y in zip(one, other, strict=True))
+        allowed = bound * rows_per_unit
+        assert moved <= allowed, (case, moved, allowed)
+        reached = max(reached, moved / allowed)
+    return reached
+
+
 def queries_and_units(pushdown: Pushdown, answers: Integers, rows_per_unit: int) -> tuple[tuple[int, ...], ...]:
     """The answers query by query.
 
