@@ -105,10 +105,6 @@ class Alternatives:
     attributes: int
     cells: float
     """Of what a round measures that keep their noise: the geometric mean. Of a cuboid, one of its pairs."""
-    width: float
-    """Attributes of what a round measures, on average."""
-    public: int = 0
-    """Attributes whose distribution would come first and is public: it has no noise."""
     marginals: float = 1.0
     """What a round measures has the attributes of a question once in so many."""
     at_once: tuple[Planned, ...] = ()
@@ -256,8 +252,7 @@ def _with_rounds(schedule: Schedule, given: Alternatives, n: float) -> tuple[flo
     rounds = np.arange(0 if has_first else 1, given.questions + 1)
     # The noise of what comes first, and of rounds, if either had everything. Noise falls with this power of a share.
     alone = schedule.with_rounds(0).of("first")
-    noise = sum(occupied(line.cells) * schedule.noise(line.share) for line in alone)
-    first = given.width * noise / max(1, len(alone) + given.public)
+    first = sum(line.importance**2 * occupied(line.cells) * schedule.noise(line.share) for line in alone)
     one = given.cells * schedule.noise((1 - schedule.selecting) * whole)
     later = rounds / given.attributes * one * rounds**power
     # Shares that make the sum of both smallest are in proportion to these.

@@ -204,7 +204,6 @@ def _alternatives(setting: Setting, strategy: Strategy, always: Sequence[Planned
         questions=count - len(always),
         attributes=len(setting.shape),
         cells=occupied(np.exp((np.log(questions.cells) * parts).mean())),
-        width=float(np.mean(questions.widths * parts)),
         marginals=float(np.mean(1 / parts)),
         at_once=(*always, *others) if fits else (),
     )
@@ -383,7 +382,11 @@ def _with_rest(block: Block) -> Block:
 
 
 def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) -> Strategy:
-    """With the distribution of each attribute that is counted by, refined first."""
+    """With the distribution of each attribute that is counted by, refined first.
+
+    Its noise is in the answers to the questions about it: their part of all questions is the square of its importance.
+    """
+    parts = queries.by_attribute(paired_parts(queries, strategy.queries) / len(queries))
     by_cells, by_ranges = set[str](), set[str]()
     for block in queries.blocks:
         if block.values is None or not _is_sign(block):
@@ -399,7 +402,9 @@ def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) 
             added.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
         how: How = "refined" if name in by_ranges else "by cells"
-        lines.append(Planned(purpose="first", number=number, cells=sizes[name], how=how))
+        lines.append(
+            Planned(purpose="first", number=number, importance=parts[name] ** 0.5, cells=sizes[name], how=how)
+        )
     return replace(
         strategy,
         queries=Queries.joined([strategy.queries, Queries.of(added)]),

@@ -69,9 +69,8 @@ class Constraints:
         lines = tuple(line for line in strategy.lines if line.number not in determined)
         given = strategy.alternatives
         if given is not None:
-            first = sum(line.purpose == "first" and line.number in determined for line in strategy.lines)
             at_once = tuple(line for line in given.at_once if line.number not in determined)
-            given = replace(given, at_once=at_once, public=first)
+            given = replace(given, at_once=at_once)
         return replace(strategy, lines=lines if lines or strategy.rounds else strategy.lines, alternatives=given)
 
 

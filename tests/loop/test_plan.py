@@ -174,7 +174,6 @@ ALTERNATIVES = Alternatives(
     questions=3,
     attributes=3,
     cells=occupied(36),
-    width=2.0,
     at_once=tuple(Planned(purpose="round", number=number, cells=cells) for number, cells in enumerate([36, 9, 50])),
     histogram=Planned(purpose="round", number=3, importance=3.0, cells=36, how="single cells"),
 )
@@ -233,9 +232,9 @@ def test_neither_more_nor_fewer_rounds_nor_another_share_are_predicted_to_be_bet
 
     def predicted(rounds: int, share: Fraction) -> float:
         each = plan.with_first(share).with_rounds(rounds)
-        first = [occupied(line.cells) * plan.noise(line.share) for line in each.of("first")]
+        first = [line.importance**2 * occupied(line.cells) * plan.noise(line.share) for line in each.of("first")]
         later = rounds / 3 * ROUNDS_ALONE.cells * plan.noise(each.measure) if rounds else 0.0
-        return SIGNAL * math.exp(-rounds / 3) + (2 * sum(first) / 3 + later) / n
+        return SIGNAL * math.exp(-rounds / 3) + (sum(first) + later) / n
 
     assert predicted(chosen.rounds, chosen.share("first")) == pytest.approx(error, rel=1e-3)
     for rounds in {max(1, chosen.rounds - 1), chosen.rounds, chosen.rounds + 1}:

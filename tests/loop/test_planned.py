@@ -77,7 +77,7 @@ def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small
     pairs = [cuboid(shape, *pair) for pair in itertools.combinations(shape, 2)]
     problem = first_of(shape, pairs, histogram=whole_domain(shape))
     given = Alternatives(
-        questions=15, attributes=6, cells=occupied(16), width=2.0, histogram=problem.histogram_line(is_start=False)
+        questions=15, attributes=6, cells=occupied(16), histogram=problem.histogram_line(is_start=False)
     )
     how = shares(problem, 8, alternatives=given)
     B = np.full(4**6, rows // 4**6)
@@ -99,7 +99,7 @@ def test_a_run_that_noise_would_hide_has_no_rounds(delta: str) -> None:
     """All goes to what comes first. With a delta, the account is in epsilon until n is known."""
     shape = {"a": 4, "b": 5, "c": 2}
     problem = first_of(shape, [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")])
-    given = Alternatives(questions=2, attributes=3, cells=occupied(14), width=2.0)
+    given = Alternatives(questions=2, attributes=3, cells=occupied(14))
     how = shares(problem, 20, Budget.parse("0.01", delta), alternatives=given)
     answers = [(oracle.dense_query(query, shape) @ np.ones(40)).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
@@ -114,7 +114,7 @@ def test_many_rows_are_counted_in_rho_after_a_total_in_epsilon() -> None:
     shape = dict.fromkeys("abcdef", 3)
     pairs = [cuboid(shape, *pair) for pair in itertools.combinations(shape, 2)]
     problem = first_of(shape, pairs)
-    given = Alternatives(questions=15, attributes=6, cells=occupied(9), width=2.0)
+    given = Alternatives(questions=15, attributes=6, cells=occupied(9))
     how = shares(problem, 12, Budget.parse(1, "1e-6"), alternatives=given)
     kinds = {}
     for rows in (1, 1_000):
