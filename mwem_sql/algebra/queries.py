@@ -129,13 +129,13 @@ class Queries(Sequence[LinearQuery]):
         """Of each query, how many attributes it has."""
         return self._reduced(np.add, np.array([len(block.attributes) for block in self.blocks], dtype=np.int64))
 
-    def by_attribute(self, numbers: Floats) -> dict[str, float]:
-        """A number of each query, added up over the queries that are about an attribute."""
+    def by_attribute(self, numbers: Floats, factor: Callable[[Block], float]) -> dict[str, float]:
+        """A number of each query, times a factor of its block, added up over the queries that are about an attribute."""
         out: dict[str, float] = {}
         by_block = np.bincount(self.members, np.repeat(numbers, self.counts), len(self.blocks))
         for block, number in zip(self.blocks, by_block.tolist(), strict=True):
             for name in block.attributes:
-                out[name] = out.get(name, 0.0) + number
+                out[name] = out.get(name, 0.0) + number * factor(block)
         return out
 
     @cached_property

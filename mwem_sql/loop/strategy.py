@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from math import prod
+from math import prod, sqrt
 
 import numpy as np
 
@@ -384,9 +384,12 @@ def _with_rest(block: Block) -> Block:
 def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) -> Strategy:
     """With the distribution of each attribute that is counted by, refined first.
 
-    Its noise is in the answers to the questions about it: their part of all questions is the square of its importance.
+    Its noise is in the answers to the questions about it, in as many cells as they tell apart along it: a sum or a range
+    collects next to none of what is on single values. So the square of its importance is their part of all questions,
+    times their cells over its own.
     """
-    parts = queries.by_attribute(paired_parts(queries, strategy.queries) / len(queries))
+    parts = paired_parts(queries, strategy.queries) / len(queries)
+    noise = queries.by_attribute(parts, lambda block: occupied(block.size))
     by_cells, by_ranges = set[str](), set[str]()
     for block in queries.blocks:
         if block.values is None or not _is_sign(block):
@@ -402,9 +405,8 @@ def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) 
             added.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
         how: How = "refined" if name in by_ranges else "by cells"
-        lines.append(
-            Planned(purpose="first", number=number, importance=parts[name] ** 0.5, cells=sizes[name], how=how)
-        )
+        importance = sqrt(noise[name] / occupied(sizes[name]))
+        lines.append(Planned(purpose="first", number=number, importance=importance, cells=sizes[name], how=how))
     return replace(
         strategy,
         queries=Queries.joined([strategy.queries, Queries.of(added)]),
