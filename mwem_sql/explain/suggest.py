@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
+from mwem_sql.boundary.levels import NUMBER_TYPE, Level
 from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.rules import breaches
@@ -56,6 +57,23 @@ def domain_rows(domain: Domain, types: Mapping[str, str]) -> Iterator[dict[str, 
             yield {"attribute": name, "type": computed[name].type, "declared": declared, "lacks": domain.lacks(name)}
         else:
             yield {"attribute": name, "type": types[name], "lacks": domain.lacks(name)}
+
+
+def levels_rows(levels: Sequence[Level], domains: Sequence[Domain]) -> Iterator[dict[str, Any]]:
+    """The same of several tables that keys join: the columns of each, called table.column.
+
+    And how many rows of the tables below lead to a row: a release gives the most of these.
+    """
+    for level, domain in zip(levels, domains, strict=True):
+        types = {column.name: column.type for column in level.table.columns}
+        for row in domain_rows(replace(domain, columns=domain.own), types):
+            is_key = row["attribute"] in level.joining
+            words = {"lacks": "it is a key: synthetic rows have new numbers there"} if is_key else {}
+            yield {**row, "attribute": f"{level.name}.{row['attribute']}", **words}
+        for name in () if domain.link is None else domain.link.below:
+            declared = f"rows of {name}, up to rows_per_unit of the release"
+            number = {"type": NUMBER_TYPE, "low": "0", "nullable": False, "open": False, "declared": declared}
+            yield {"attribute": f"{level.name}.{name}", **number}
 
 
 def rule_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, Any]]:
