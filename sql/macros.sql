@@ -156,7 +156,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_rules(
-        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "rules": "rules",
+        to_json({"private_table": "private_table", "domain": "domain", "rules": "rules",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -182,7 +182,7 @@ rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 CREATE OR REPLACE MACRO mwem_known(private_table, domain := NULL, known := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_known(
-        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "known": "known",
+        to_json({"private_table": "private_table", "domain": "domain", "known": "known",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -208,8 +208,8 @@ known := NULL  The name of a table of public totals. NULL: <table>_known, if the
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_suggest_domain(
-        to_json({"private_table": "private_table"::VARCHAR, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
@@ -296,7 +296,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_parities(
-        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "columns": to_json("columns"), "domain": "domain",
+        to_json({"private_table": "private_table", "k": "k", "columns": to_json("columns"), "domain": "domain",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -599,8 +599,8 @@ reason  Why, in words, up to 1,000 characters. Every refusal quotes it, wherever
 CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_compare(
-        to_json({"private_table": "private_table"::VARCHAR, "output": "output"::VARCHAR,
-        "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(),
+        to_json({"private_table": "private_table", "output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR,
+        context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
@@ -635,7 +635,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_budget(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
         "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(),
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -670,7 +670,7 @@ rows_per_unit := 1  As many as every release of the table must give. Not for a t
 CREATE OR REPLACE MACRO mwem_partition(private_table, by) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_partition(
-        to_json({"private_table": "private_table"::VARCHAR, "by": "by", context: {database: current_database(),
+        to_json({"private_table": "private_table", "by": "by", context: {database: current_database(),
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),

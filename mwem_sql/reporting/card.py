@@ -134,6 +134,10 @@ def joined(domain: Domain) -> list[str]:
             f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
             f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
+    for table in link.below:
+        most = int(domain[table].most)
+        beyond = f": {most:,} stands for {most:,} or more" if most > 1 else ""
+        out.append(f"{table} is how many rows of {table} lead to a row{beyond}.")
     if link.below:
         out.append(
             f"Rows of {' and '.join(f'{table}_synthetic' for table in link.below)} lead to these rows."

@@ -175,7 +175,7 @@ def script(functions: Sequence[SqlFunction]) -> str:
 
 
 # fmt: off
-TABLE = Parameter("private_table", None, TEXT, "The private table by its name, as text: 'adult' or "
+TABLE = Parameter("private_table", None, VALUE, "The private table by its name, as text: 'adult' or "
                                                "'census.main.adult'. Or the path of a Parquet file, or a table of an "
                                                "attached source.")
 TABLES = Parameter("private_table", None, VALUE, f"{TABLE.words} Or a list of tables that keys join, ['person', "
