@@ -41,7 +41,7 @@ from mwem_sql.releases import quantile as quantiles
 from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.sample import Sampler
-from mwem_sql.releases.tables import summary_row
+from mwem_sql.releases.tables import joined_tables, summary_row
 from mwem_sql.reporting import export as files
 from mwem_sql.workload import Workload
 
@@ -297,8 +297,8 @@ def report(call: Arguments) -> Rows:
 
 
 def export(call: Arguments) -> Rows:
-    ready = call.answerer()
-    return files.export(call.session, ready.stored, ready.workload(), call["path"], call.function)
+    tables = joined_tables(call.session.cursor(), call.answerer().stored, call.function)
+    return files.export(call.session, tables, call["path"], call.function)
 
 
 def withdraw(call: Arguments) -> Rows:
