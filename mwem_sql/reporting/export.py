@@ -26,9 +26,10 @@ from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, store, summary
 from mwem_sql.releases.answer import Answerer
-from mwem_sql.releases.drawing import key_columns
+from mwem_sql.releases.drawing import key_columns, link_of
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import card, charts, page
+from mwem_sql.releases.tables import joined_tables
+from mwem_sql.reporting import card, charts, joined, page
 from mwem_sql.workload import Workload
 
 CARD = "mwem_card"
@@ -55,11 +56,35 @@ def report(
     _check_free(file, _is_report, function)
     pictures = charts.one_way(stored)
     measurements = store.read_measurements(con, stored)
-    text = page.make(stored, measurements, answers, compared, pictures=pictures, ends=_ends(ready, pictures))
+    text = page.make(
+        stored,
+        measurements,
+        answers,
+        compared,
+        pictures=pictures,
+        ends=_ends(ready, pictures),
+        tables=_tables(session, stored, function),
+    )
     with draft_of(file, function) as draft:
         draft.write_text(text, encoding="utf-8")
     private = bool(stored.facts["private"]) and compared is None
     yield {"file": str(file), "bytes": file.stat().st_size, "private": private}
+
+
+def _tables(session: Session, stored: Stored, function: str) -> str:
+    """What the page says of the other tables of its release; nothing where there are none, or no longer."""
+    if stored.domain.link is None:
+        return ""
+    try:
+        tables = joined_tables(session.cursor(), stored, function)
+    except OutputError:
+        return ""
+    numbers: dict[tuple[str, str], tuple[charts.OneWay, charts.Ends]] = {}
+    for one in tables:
+        pictures = charts.one_way(one, link_of(one.domain).below)
+        ends = _ends(Answerer(session, one), pictures)
+        numbers |= {(one.domain.table, below): (pictures[below], ends.get(below, ())) for below in pictures}
+    return joined.section(stored, tables, numbers)
 
 
 def _is_report(path: Path) -> bool:
