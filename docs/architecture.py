@@ -50,7 +50,7 @@ RULE: dict[str, tuple[str, ...]] = {
         "reporting", "explain", "releases", "judge", "scan", "kernel", "accounting", "boundary", "domains", "workload",
         "platform", "language", "errors",
     ),
-    "cli": ("surface", "releases", "platform", "language", "errors"),
+    "cli": ("surface", "explain", "releases", "platform", "language", "errors"),
     "dbt": ("surface",),
 }  # fmt: skip
 # How the rooms lie in the picture, top floor first, and what is written on their doors.

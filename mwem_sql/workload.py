@@ -170,7 +170,7 @@ class Workload:
             what = f"table ({domain.table!r}) has no column that can be grouped by: {lacking}"
             raise refuse(DomainError, "mwem_marginals", what, CURE)
         what = f"attributes with a list of values{f' ({lacking})' if lacking else ''}"
-        _check_order("mwem_marginals", k, len(listed), what)
+        check_order("mwem_marginals", k, len(listed), what)
         if lacking:
             _log.warning("mwem_marginals: left out of the marginals of %s: %s", domain.table, lacking)
         return cls(tuple(Query(group_by=names) for names in itertools.combinations(listed, k)))
@@ -208,7 +208,7 @@ class Workload:
                     f"attribute {attribute.name} has {attribute.cells or 'endless'} values or bins",
                     "a parity takes attributes of two values, NOT NULL",
                 )
-        _check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
+        check_order("mwem_parities", k, len(chosen), "attributes with two values, NOT NULL")
         signs = {attribute.name: _sign(attribute) for attribute in chosen}
         return cls(
             tuple(
@@ -392,7 +392,8 @@ def _spelled(names: tuple[str, ...]) -> dict[str, str]:
     return {fold(name): name for name in names}
 
 
-def _check_order(function: str, k: int, available: int, what: str) -> None:
+def check_order(function: str, k: int, available: int, what: str) -> None:
+    """Refuse an order of marginals or parities that no set of columns has."""
     if not isinstance(k, int) or not 1 <= k <= available:
         raise refuse(
             OptionError,

@@ -123,7 +123,7 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_domain(
-        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", context: {database: current_database(),
+        to_json({"private_table": "private_table", "domain": "domain", context: {database: current_database(),
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
@@ -135,7 +135,7 @@ COMMENT ON MACRO TABLE mwem_domain IS 'The public domain of a table: every colum
 Example: FROM mwem_domain(''adult'')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
 
 -> attribute VARCHAR  The column.
@@ -156,7 +156,7 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_rules(
-        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "rules": "rules",
+        to_json({"private_table": "private_table", "domain": "domain", "rules": "rules",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -182,7 +182,7 @@ rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
 CREATE OR REPLACE MACRO mwem_known(private_table, domain := NULL, known := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_known(
-        to_json({"private_table": "private_table"::VARCHAR, "domain": "domain", "known": "known",
+        to_json({"private_table": "private_table", "domain": "domain", "known": "known",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -208,8 +208,8 @@ known := NULL  The name of a table of public totals. NULL: <table>_known, if the
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_suggest_domain(
-        to_json({"private_table": "private_table"::VARCHAR, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
@@ -241,20 +241,19 @@ private_table  The private table by its name, as text: ''adult'' or ''census.mai
 CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_marginals(
-        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "domain": "domain",
-        context: {database: current_database(), schema: current_schema(),
-        settings: {TimeZone: current_setting('TimeZone'),
+        to_json({"private_table": "private_table", "k": "k", "domain": "domain", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
-COMMENT ON MACRO TABLE mwem_marginals IS 'Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Reads no private row.
+COMMENT ON MACRO TABLE mwem_marginals IS 'Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Of a list of tables, each with the columns above it and the numbers of rows below.
 
 Example: CREATE TABLE workload AS FROM mwem_marginals(''adult'', 3)
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
 k  How many columns are asked about together: 2 for all pairs.
 domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
 
@@ -262,13 +261,14 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> measure VARCHAR  What is summed up; NULL: rows are counted.
 -> group_by VARCHAR[]  The columns.
 -> name VARCHAR  The query''s text.
--> weight DOUBLE  1.';
+-> weight DOUBLE  1.
+-> of VARCHAR  The table whose rows are counted, of a list of tables; NULL: there is one.';
 
 CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_ranges(
-        to_json({"private_table": "private_table"::VARCHAR, "columns": to_json("columns"), "count": "count",
-        "seed": "seed", "domain": "domain", context: {database: current_database(), schema: current_schema(),
+        to_json({"private_table": "private_table", "columns": to_json("columns"), "count": "count", "seed": "seed",
+        "domain": "domain", context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
@@ -280,7 +280,7 @@ COMMENT ON MACRO TABLE mwem_ranges IS 'Workload rows: random ranges over a colum
 Example: CREATE TABLE workload AS FROM mwem_ranges(''adult'', ''age'', 2000)
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
 columns  A column, or several: ''age, hours'' or [''age'', ''hours''].
 count  How many ranges.
 seed := NULL  The same number makes the same ranges again.
@@ -290,12 +290,13 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> measure VARCHAR  What is summed up; NULL: rows are counted.
 -> group_by VARCHAR[]  The columns.
 -> name VARCHAR  The query''s text.
--> weight DOUBLE  1.';
+-> weight DOUBLE  1.
+-> of VARCHAR  The table whose rows are counted, of a list of tables; NULL: there is one.';
 
 CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_parities(
-        to_json({"private_table": "private_table"::VARCHAR, "k": "k", "columns": to_json("columns"), "domain": "domain",
+        to_json({"private_table": "private_table", "k": "k", "columns": to_json("columns"), "domain": "domain",
         context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -317,7 +318,8 @@ domain := NULL  The name of a domain table. NULL: <table>_domain, if there is on
 -> measure VARCHAR  What is summed up; NULL: rows are counted.
 -> group_by VARCHAR[]  The columns.
 -> name VARCHAR  The query''s text.
--> weight DOUBLE  1.';
+-> weight DOUBLE  1.
+-> of VARCHAR  The table whose rows are counted, of a list of tables; NULL: there is one.';
 
 CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -597,8 +599,8 @@ reason  Why, in words, up to 1,000 characters. Every refusal quotes it, wherever
 CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence := 0.95) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_compare(
-        to_json({"private_table": "private_table"::VARCHAR, "output": "output"::VARCHAR,
-        "confidence": "confidence"::VARCHAR, context: {database: current_database(), schema: current_schema(),
+        to_json({"private_table": "private_table", "output": "output"::VARCHAR, "confidence": "confidence"::VARCHAR,
+        context: {database: current_database(), schema: current_schema(),
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
@@ -633,7 +635,7 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_budget(
-        to_json({"private_table": "private_table"::VARCHAR, "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
         "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(),
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
@@ -668,7 +670,7 @@ rows_per_unit := 1  As many as every release of the table must give. Not for a t
 CREATE OR REPLACE MACRO mwem_partition(private_table, by) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_partition(
-        to_json({"private_table": "private_table"::VARCHAR, "by": "by", context: {database: current_database(),
+        to_json({"private_table": "private_table", "by": "by", context: {database: current_database(),
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),

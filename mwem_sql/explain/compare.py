@@ -8,21 +8,25 @@ true answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import relations
+from mwem_sql.boundary.levels import level_rows, read_levels
+from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.statements import statements
 from mwem_sql.domains.attribute import Attribute
-from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse
+from mwem_sql.errors import OptionError, TableError, did_you_mean, refuse, spoken_by
 from mwem_sql.judge import grade
 from mwem_sql.judge.certificate import mean_error
 from mwem_sql.judge.intervals import RANK
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, answerer, divided, or_null, read_confidence
@@ -126,18 +130,23 @@ def _compare_scores(
     if relation.source is not None:
         what = f"compare ({table!r}) is a table of another engine, whose rows are not brought here"
         raise refuse(OptionError, function, what, "leave compare out; mwem_compare works")
-    if target is not None:
-        target = _target(stored, target, function)
     if catalog.find(con, stored.name.quoted(), session.place) is None:
         what = f"output ({stored.name}) is no longer there as a table"
         hint = "make the same release again: it costs nothing and writes the table anew"
         raise refuse(TableError, function, what, hint)
     columns = {fold(column.name) for column in relation.columns}
-    missing = [name for name in stored.classes if fold(name) not in columns]
+    # Of several tables, the columns that are in the table itself.
+    compared = {name: classes for name, classes in stored.classes.items() if name in stored.domain.own}
+    if not compared:
+        what = f"output ({stored.name}) has columns of keys only"
+        raise refuse(OptionError, function, what, "leave compare out; mwem_compare works")
+    if target is not None:
+        target = _target(stored, compared, target, function)
+    missing = [name for name in compared if fold(name) not in columns]
     if missing:
         what = f"compare ({table!r}) has no column {missing[0]!r}"
         raise refuse(OptionError, function, what, f"name the table that {stored.name.table} was made from")
-    fields = [_field(classes.attribute) for classes in stored.classes.values()]
+    fields = [_field(classes.attribute) for classes in compared.values()]
     with ledger_of(con, relation, session.place, function).note(session.cursor, str(stored.name), function):
         return scores.scores(session.meaning(), relation.tree(), stored.name.tree(), fields, target)
 
@@ -148,12 +157,12 @@ def _field(attribute: Attribute) -> scores.Field:
     return scores.Field(name=attribute.name, type=attribute.type, values=attribute.values, low=low, high=high)
 
 
-def _target(stored: Stored, target: str, function: str) -> str:
+def _target(stored: Stored, compared: Collection[str], target: str, function: str) -> str:
     name = stored.domain.spelling.get(fold(target))
-    if name is None or name not in stored.classes:
+    if name is None or name not in compared:
         what = f"target ({target!r}) is not a column of {stored.name.table}"
-        near = did_you_mean(target, list(stored.classes))
-        raise refuse(OptionError, function, what, f"{near}it has {', '.join(stored.classes)}")
+        near = did_you_mean(target, list(compared))
+        raise refuse(OptionError, function, what, f"{near}it has {', '.join(compared)}")
     values = stored.domain[name].values
     if values is None or len(values) > scores.MOST_CLASSES:
         what = f"target ({target!r}) is not a list of at most {scores.MOST_CLASSES} values"
@@ -176,7 +185,7 @@ def compare(
     function = "mwem_compare"
     ready = answerer(session, output, function)
     con = session.cursor()
-    relation = relations.describe(con, table, session.place, function)
+    relation = _rows_as_released(con, table, ready.stored, session.place, function)
     judged = ready.judged(workload, confidence, is_new=True)
     queries = judged.queries
     linear = [query.linear for query in queries] + [query.over.linear for query in queries if query.over]
@@ -194,7 +203,11 @@ def compare(
     for query, text, cells, best, values, intervals in zip(
         queries, listed, by_sql, binned, judged.answers, judged.intervals, strict=True
     ):
-        note = _note(is_here=is_here, by_bins=text.by_bins, is_failed=cells is None)
+        notes = [
+            _note(is_here=is_here, by_bins=text.by_bins, is_failed=cells is None),
+            _rows_compared(ready.stored),
+        ]
+        note = "; ".join(filter(None, notes)) or None
         rows = zip(query.cells(), best.tolist(), values.tolist(), intervals.rows(), strict=True)
         for cell, at_best, value, interval in rows:
             if text.by_bins or not is_here:
@@ -214,6 +227,36 @@ def compare(
                 "binning_error": or_null(abs(at_best - true_answer)),
                 "note": note,
             }
+
+
+def _rows_as_released(
+    con: duckdb.DuckDBPyConnection, table: str, stored: Stored, place: Place, function: str
+) -> Relation:
+    """The private table; of one of several that keys join, its rows with what is above and below them.
+
+    All of these: a release has used so many of a unit at most.
+    """
+    relation = relations.describe(con, table, place, function)
+    domain, link = stored.domain, stored.domain.link
+    if link is None:
+        return relation
+    others = (*domain.above, *link.below)
+    if fold(relation.name.table) in map(fold, others):
+        what = f"table ({table!r}) is not the one that {stored.name.table} was made from"
+        raise refuse(OptionError, function, what, f"name {domain.table}")
+    beside = [relation.name.beside(name).quoted() for name in others]
+    with spoken_by(function):
+        levels = read_levels(con, [relation.name.quoted(), *beside], place)
+    number = next(k for k, level in enumerate(levels) if level.table.name == relation.name)
+    return level_rows(levels, number, {name: int(domain[name].most) for name in link.below})
+
+
+def _rows_compared(stored: Stored) -> str | None:
+    """Which rows the true answers of a table are about that leads to others."""
+    if not stored.domain.above:
+        return None
+    unit, most = stored.facts["unit"], stored.facts["rows_per_unit"]
+    return f"the true answer is of all rows that lead to a {unit}; the release used at most {most:,} of each"
 
 
 def _note(*, is_here: bool, by_bins: bool, is_failed: bool) -> str | None:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from mwem_sql.accounting.caps import nominal, protected
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.domains.detail import Detail
+from mwem_sql.errors import OptionError, refuse
 from mwem_sql.explain import coverage
 from mwem_sql.kernel.scales import Kind, selection_scale
 from mwem_sql.loop.plan import Schedule
@@ -40,6 +41,12 @@ def plan_rows(session: Session, request: Request | TablesRequest) -> Iterator[di
     release = None
     if request.domain is None:
         release = store.in_place_of_table(session.cursor(), request.table, session.place, "mwem_plan")
+        if release is not None and release.domain.link is not None:
+            what = f"output ({release.name}) is of a release of several tables, which are planned together"
+            hint = (
+                "name the private tables: mwem_plan(['person', 'visit'], ...); mwem_quality says how good this one is"
+            )
+            raise refuse(OptionError, "mwem_plan", what, hint)
     if release is None:
         reuse.names(session.cursor(), session, request)  # an output that a release would refuse
     yield from _rows_of(make_plan(session, request, release), request, release)

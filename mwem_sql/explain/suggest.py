@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from mwem_sql.accounting.ledger import ledger_of
 from mwem_sql.boundary import files, relations
+from mwem_sql.boundary.levels import NUMBER_TYPE, Level
 from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.rules import breaches
@@ -35,7 +36,7 @@ _COLUMNS = {
     "attribute": "VARCHAR", "values": "VARCHAR[]", "low": "VARCHAR", "high": "VARCHAR", "step": "VARCHAR",
     "bins": "INTEGER", "edges": "VARCHAR[]", "nullable": "BOOLEAN", "open": "BOOLEAN",
 }  # fmt: skip
-_TITLE = """\
+TITLE = """\
 NOT PRIVATE. This was made by reading the private rows, and no budget covers it: show it to nobody who may not see them.
 Whatever stays in here becomes public. Read every line that says CHECK, change it where you know better, then run all \
 of it.
@@ -56,6 +57,23 @@ def domain_rows(domain: Domain, types: Mapping[str, str]) -> Iterator[dict[str, 
             yield {"attribute": name, "type": computed[name].type, "declared": declared, "lacks": domain.lacks(name)}
         else:
             yield {"attribute": name, "type": types[name], "lacks": domain.lacks(name)}
+
+
+def levels_rows(levels: Sequence[Level], domains: Sequence[Domain]) -> Iterator[dict[str, Any]]:
+    """The same of several tables that keys join: the columns of each, called table.column.
+
+    And how many rows of the tables below lead to a row: a release gives the most of these.
+    """
+    for level, domain in zip(levels, domains, strict=True):
+        types = {column.name: column.type for column in level.table.columns}
+        for row in domain_rows(replace(domain, columns=domain.own), types):
+            is_key = row["attribute"] in level.joining
+            words = {"lacks": "it is a key: synthetic rows have new numbers there"} if is_key else {}
+            yield {**row, "attribute": f"{level.name}.{row['attribute']}", **words}
+        for name in () if domain.link is None else domain.link.below:
+            declared = f"rows of {name}, up to rows_per_unit of the release"
+            number = {"type": NUMBER_TYPE, "low": "0", "nullable": False, "open": False, "declared": declared}
+            yield {"attribute": f"{level.name}.{name}", **number}
 
 
 def rule_rows(domain: Domain, sandbox: Sandbox) -> Iterator[dict[str, Any]]:
@@ -207,10 +225,10 @@ class Script:
     def text(self) -> str:
         """All of it: the view if there is one, the domain, the questions, the release."""
         parts = [self._view()] if self._has_view else []
-        parts += [self._domain(), self._workload(), self._release()]
-        blocks = [[_comment(line) for line in _TITLE.splitlines()]]
+        parts += [self.domain(), self._workload(), self._release()]
+        blocks = [[comment(line) for line in TITLE.splitlines()]]
         for number, (heading, *lines) in enumerate(parts, start=1):
-            blocks.append([_comment(f"{number}. {heading}"), *lines])
+            blocks.append([comment(f"{number}. {heading}"), *lines])
         return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
     def insert(self, suggestion: Suggestion) -> str:
@@ -244,12 +262,13 @@ class Script:
         yield "Columns whose values are of another type than the column, and codes for missing values."
         columns = [each for each in self.suggestions if each.read_as]
         for each in columns:
-            yield _comment(f"CHECK {each.attribute}: {each.reason}.")
+            yield comment(f"CHECK {each.attribute}: {each.reason}.")
         read = [exp.alias_(exp.Var(this=each.read_as), each.attribute, quoted=True) for each in columns]
         rows = exp.select(exp.Star(replace=read)).from_(self.file or _beside(self.table, self.place))
         yield _created(_beside(self.home, self.place, VIEW), rows, "VIEW") + ";"
 
-    def _domain(self) -> Iterator[str]:
+    def domain(self) -> Iterator[str]:
+        """A heading, and the statements that declare which values are possible."""
         yield "Which values are possible. This takes the place of a domain table that is there already."
         columns = [
             exp.ColumnDef(this=exp.to_identifier(name, quoted=name == "values"), kind=exp.var(kind))
@@ -259,16 +278,16 @@ class Script:
         for each in self.suggestions:
             if not each.missing:
                 seen = "" if each.read_as else f"{each.reason}. "  # the view says it
-                yield f"{self.insert(each)};  {_comment(f'CHECK {each.attribute}: {seen}{each.note}')}"
+                yield f"{self.insert(each)};  {comment(f'CHECK {each.attribute}: {seen}{each.note}')}"
         for name, by in self.declared.items():
-            yield _comment(f"{name} is declared in the schema: {by}.")
+            yield comment(f"{name} is declared in the schema: {by}.")
         for each in self.suggestions:
             if each.rows_per_unit:
-                yield _comment(
+                yield comment(
                     f"CHECK {each.attribute} is left out: {each.missing}. It is the unit of the release below."
                 )
             elif each.missing:
-                yield _comment(f"CHECK {each.attribute} is left out: {each.missing}. To have it, INSERT a row for it.")
+                yield comment(f"CHECK {each.attribute} is left out: {each.missing}. To have it, INSERT a row for it.")
 
     def _workload(self) -> Iterator[str]:
         yield "The questions that the release has to answer well."
@@ -277,14 +296,14 @@ class Script:
         order = exp.Literal.number(min(2, len(present) + len(self.declared)))
         marginals = exp.Anonymous(this="mwem_marginals", expressions=[self._released, order])
         created = _created(self._workload_table, exp.select("*").from_(exp.Table(this=marginals)))
-        yield f"{created};  {_comment('CHECK: all pairs of columns. What else will be asked?')}"
+        yield f"{created};  {comment('CHECK: all pairs of columns. What else will be asked?')}"
         for example in _examples(present):
-            yield _comment(f"For example: {_inserted(self._workload_table, example)};")
+            yield comment(f"For example: {_inserted(self._workload_table, example)};")
 
     def _release(self) -> Iterator[str]:
         yield "The release. A larger epsilon means less noise and less privacy."
         capped = exp.Literal.string(_beside(self.table, self.place).sql("duckdb")).sql("duckdb")
-        yield _comment(
+        yield comment(
             f"CALL mwem_budget({capped}, 3.0);  -- CHECK: a cap on all releases together; then every table needs one."
         )
         options = ""
@@ -304,7 +323,7 @@ class Script:
                 f"{unit.rows_per_unit:,}. With fewer rows_per_unit there is less noise, and rows are left out."
             )
         workload = self._workload_table.sql("duckdb")
-        yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, 1.0{options});  {_comment(check)}"
+        yield f"CALL mwem_release({self._released.sql('duckdb')}, {workload}, 1.0{options});  {comment(check)}"
 
 
 def _inserted(table: exp.Table, row: Mapping[str, object]) -> str:
@@ -352,6 +371,6 @@ def _beside(table: Name, place: Place, ending: str = "") -> exp.Table:
     return exp.Table(this=name, db=exp.to_identifier(table.schema), catalog=exp.to_identifier(table.database))
 
 
-def _comment(text: str) -> str:
-    """A comment, whatever a column is called: nothing in it ends the line."""
+def comment(text: str) -> str:
+    """A comment of a script, whatever a column is called: nothing in it ends the line."""
     return "-- " + " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -95,6 +95,9 @@ class Answerer:
         `in_list`: names are text there.
         """
         columns, shown = self.stored.domain.columns, literal if in_list else dialect.name
+        if self.stored.domain.link is not None and column in self.stored.domain.link.columns:
+            what = f"{why}{column} of {self.stored.name.table} is a key, of new numbers"
+            return refuse(WorkloadError, function, what, "join the tables by it, and ask about other columns")
         near = did_you_mean(column, columns, shown=shown)
         text = "" if in_list else f"; if it is text, write {literal(column)}"
         return refuse(

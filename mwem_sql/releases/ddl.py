@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
 from mwem_sql.platform.catalog import Name
-from mwem_sql.synthesis.values import KeyColumn, SyntheticRows
+from mwem_sql.synthesis.values import KeyColumn
 
 
 def drop(name: Name) -> str:
@@ -16,15 +16,15 @@ def drop(name: Name) -> str:
     return exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb")
 
 
-def create(name: Name, rows: SyntheticRows) -> str:
-    """An empty table with the columns of rows, their types and keys: one that is made of a SELECT has no keys."""
+def create(name: Name, types: Mapping[str, str], keys: Mapping[str, KeyColumn]) -> str:
+    """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys."""
     columns = [
         exp.ColumnDef(
             this=exp.to_identifier(column, quoted=True),
             kind=exp.DataType.build(kind, dialect="duckdb"),
-            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(name, rows.keys.get(column))],
+            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(name, keys.get(column))],
         )
-        for column, kind in rows.types.items()
+        for column, kind in types.items()
     ]
     schema = exp.Schema(this=name.tree(), expressions=columns)
     return exp.Create(this=schema, kind="TABLE").sql("duckdb")

@@ -108,13 +108,18 @@ class Drawing:
         types = dict.fromkeys(drawn.keys, NUMBER) | {name: computed.get(name) or domain[name].type for name in names}
         columns = [*map(pa.array, drawn.keys.values()), *map(drawn.values.column, names)]
         table = pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
-        return SyntheticRows(types, table.to_reader(), {name: _key(link, name) for name in drawn.keys})
+        return SyntheticRows(types, table.to_reader(), key_columns(link))
 
 
 def link_of(domain: Domain) -> Link:
     """How the table of a release of several is joined to the others."""
     assert domain.link is not None
     return domain.link
+
+
+def key_columns(link: Link) -> dict[str, KeyColumn]:
+    """What each column of keys is declared as."""
+    return {name: _key(link, name) for name in link.columns}
 
 
 def _key(link: Link, name: str) -> KeyColumn:

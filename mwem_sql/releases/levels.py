@@ -22,15 +22,14 @@ from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.measurement import Kind
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above, level_rows, read_levels, unit_column
+from mwem_sql.boundary.levels import Level, column_above, level_rows, read_levels, unit_column
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.read import read_workload
-from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.domain import Domain, Link, read_domain
+from mwem_sql.domains.domain import Domain
+from mwem_sql.domains.levels import level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
-    DomainError,
     OptionError,
     PredicateError,
     WorkloadError,
@@ -76,9 +75,7 @@ class TablesRequest:
         cls, named: Sequence[object], workload: Workload, epsilon: object, options: Mapping[str, Any]
     ) -> TablesRequest:
         """Read the options of a call; a NULL is the default."""
-        if not 2 <= len(named) <= MOST_TABLES or not all(isinstance(each, str) and each.strip() for each in named):
-            what = f"tables ({named!r}) must be a list of 2 to {MOST_TABLES} names of tables"
-            raise refuse(OptionError, RELEASE, what, "write ['person', 'visit']; or 'person' for one table")
+        check_tables(named)
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name in OPTIONS and name not in COMMON and value != OPTIONS[name]:
@@ -100,6 +97,13 @@ class TablesRequest:
     def of(self, text: str) -> Request:
         """The same of one table."""
         return replace(self.first, table=text)
+
+
+def check_tables(named: Sequence[object]) -> None:
+    """Refuse what is no list of several names."""
+    if not 2 <= len(named) <= MOST_TABLES or not all(isinstance(each, str) and each.strip() for each in named):
+        what = f"tables ({named!r}) must be a list of 2 to {MOST_TABLES} names of tables"
+        raise refuse(OptionError, RELEASE, what, "write ['person', 'visit']; or 'person' for one table")
 
 
 def _rows_per_unit(given: object) -> int | dict[str, int]:
@@ -158,12 +162,9 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     ledger = ledger_of(con, session, levels)
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
-        alone = [read_domain(con, level.table, session.place, sandbox) for level in levels]
-        for level, domain in zip(levels, alone, strict=True):
-            _check_alone(level, domain)
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
         rows = [level_rows(levels, place, numbers) for place in places]
-        domains = [_domain(levels, place, alone, numbers) for place in places]
+        domains = level_domains(con, session.place, levels, numbers, sandbox)
         questions = _by_level(levels, domains, request.first.workload)
         # From below: what a table asks of those above it is asked of its parent, which may be its parent's turn then.
         for place in reversed(places[1:]):
@@ -240,17 +241,6 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
     return replace(ledger, identity=identity).at(con)
 
 
-def _check_alone(level: Level, domain: Domain) -> None:
-    """Refuse what a release of one table has, and several do not."""
-    if domain.totals:
-        what = f"table {level.name} has public totals, which are for a release of one table"
-        raise refuse(DomainError, RELEASE, what, "give their table another name while several tables are released")
-    column = next((each.name for each in domain if each.discover), None)
-    if column is not None:
-        what = f"column {column} of {level.name} has values to discover, which is for a release of one table"
-        raise refuse(DomainError, RELEASE, what, "list its values in the domain table")
-
-
 def _above(levels: Sequence[Level], place: int) -> dict[str, tuple[int, str]]:
     """The columns of the tables above, as a level calls them: the place of their table, and what it calls them."""
     return {
@@ -258,46 +248,6 @@ def _above(levels: Sequence[Level], place: int) -> dict[str, tuple[int, str]]:
         for other in tables.above(levels, place)
         for column in levels[other].table.columns
     }
-
-
-def _domain(levels: Sequence[Level], place: int, alone: Sequence[Domain], numbers: Mapping[str, int]) -> Domain:
-    """The domain of a level: its table's, those above under their names there, and the numbers of rows below."""
-    level, domain = levels[place], alone[place]
-    others = list(reversed(tables.above(levels, place)))
-    below = [levels[other].name for other in tables.below(levels, place)]
-    joining = {level.name: set(level.joining) for level in levels}
-    attributes = [each for each in domain if each.name not in joining[level.name]]
-    attributes += [
-        replace(each, name=column_above(levels[other], each.name))
-        for other in others
-        for each in alone[other]
-        if each.name not in joining[levels[other].name]
-    ]
-    attributes += [
-        Attribute(name, NUMBER_TYPE, nullable=False, low=0, high=numbers[name], source=f"rows of {name}")
-        for name in below
-    ]
-    names = [
-        *domain.columns,
-        *(column_above(levels[other], column) for other in others for column in alone[other].columns),
-        *below,
-    ]
-    parent = None if level.parent is None else levels[level.parent]
-    link = Link(
-        keys=tuple(each.name for each in level.keys),
-        parent=None if parent is None else parent.name,
-        foreign=None if level.foreign is None else level.foreign.name,
-        refers_to=None if level.refers_to is None else level.refers_to.name,
-        below=tuple(below),
-    )
-    return replace(
-        domain,
-        table=level.name,
-        columns=tuple(names),
-        attributes=tuple(attributes),
-        above=tuple(levels[other].name for other in others),
-        link=link,
-    )
 
 
 def _by_level(levels: Sequence[Level], domains: Sequence[Domain], workload: Workload) -> list[list[Query]]:

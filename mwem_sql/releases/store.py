@@ -156,7 +156,7 @@ def write_table(
     select: exp.Expr = exp.select(*typed).from_(exp.table_("__mwem_rows"))
     statement: exp.Expr = exp.Create(this=name.tree(), kind="TABLE", expression=select)
     if rows.keys:
-        con.execute(ddl.create(name, rows))
+        con.execute(ddl.create(name, rows.types, rows.keys))
         statement = exp.Insert(this=name.tree(), expression=select)
     con.register("__mwem_rows", rows.reader)
     con.execute(statement.sql("duckdb"))

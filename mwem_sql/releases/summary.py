@@ -131,12 +131,12 @@ def _share(cut: float, whole: float) -> float:
 
 
 def rows_used(facts: Mapping[str, Any]) -> str | None:
-    """How many rows of a unit were used, and how many units have more; None where rows are protected one by one."""
+    """How many rows of a unit were used, and how many units have more; None where none has more, as its key says."""
     unit, most = facts["unit"], facts["rows_per_unit"]
-    if unit is None:
+    share, off = facts.get("units_cut"), facts.get("units_cut_within")
+    if unit is None or (most == 1 and share == off == 0):
         return None
     used = f"1 row of each {unit} was used" if most == 1 else f"at most {most:,} rows of each {unit} were used"
-    share, off = facts.get("units_cut"), facts.get("units_cut_within")
     if share is None or off is None:
         more = "others were left out"
     elif share + off < LEAST_SHARE:

@@ -27,6 +27,7 @@ from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce
 from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
@@ -168,6 +169,24 @@ def _stored(
             raise refuse(OutputError, RELEASE, what, "give a new version := '...' to make and charge them anew")
     stored = [store.stored(con, output, facts) for output, facts in zip(outputs, facts_of, strict=True) if facts]
     return sorted(stored, key=lambda one: int(one.facts["release"]))
+
+
+def joined_tables(con: duckdb.DuckDBPyConnection, stored: Stored, function: str) -> list[Stored]:
+    """All tables of a stored release, each after its parent; of a release of one table, that one."""
+    if stored.domain.link is None:
+        return [stored]
+    home = stored.name.database
+    same = [row for row in read_rows(con, home, "releases") if row["entry"] == stored.facts["entry"]]
+    out = []
+    for row in sorted(same, key=lambda row: int(row["release"])):
+        name = Name(home, row["schema_name"], row["table_name"])
+        newest = store.releases_of(con, name)[0]
+        if newest["release"] != row["release"]:
+            what = f"output ({name}) is another release than that of {stored.name.table}"
+            raise refuse(OutputError, function, what, "give a new version := '...' to make them together")
+        store.check_standing(con, name, newest, function)
+        out.append(store.stored(con, name, newest))
+    return out
 
 
 def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: TreePlan, outputs: Sequence[Name]) -> None:

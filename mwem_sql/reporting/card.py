@@ -7,7 +7,7 @@ published.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,13 +15,15 @@ from math import exp, log, pi, sqrt
 from string import Template
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from mwem_sql.algebra.measurement import NOISE, Measurement
 from mwem_sql.domains.domain import Domain
 from mwem_sql.judge import grade
 from mwem_sql.platform.metadata import VERSION
-from mwem_sql.releases import summary
+from mwem_sql.releases import store, summary
+from mwem_sql.releases.drawing import NUMBER, key_columns
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting.charts import rounded
 
@@ -134,6 +136,10 @@ def joined(domain: Domain) -> list[str]:
             f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
             f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
+    for table in link.below:
+        most = int(domain[table].most)
+        beyond = f": {most:,} stands for {most:,} or more" if most > 1 else ""
+        out.append(f"{table} is how many rows of {table} lead to a row{beyond}.")
     if link.below:
         out.append(
             f"Rows of {' and '.join(f'{table}_synthetic' for table in link.below)} lead to these rows."
@@ -152,19 +158,27 @@ def odds(facts: Mapping[str, Any]) -> str:
     return rounded(exp(min(facts["epsilon"], 700)))
 
 
-def as_json(
-    stored: Stored, measurements: Sequence[Measurement], workload: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """The card as data.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Card:
+    """What is said of one table of a release: `content` as data. Its rows are in `file`."""
+
+    stored: Stored
+    measurements: Sequence[Measurement]
+    content: Mapping[str, Any]
+    file: str
+
+
+def of(con: duckdb.DuckDBPyConnection, stored: Stored, file: str) -> Card:
+    """The card of a stored table.
 
     No time and no path in it: what is published is the same whenever and wherever it is exported.
     """
-    facts = stored.facts
+    facts, measurements = stored.facts, store.read_measurements(con, stored)
     copied = (
         "release", "version", "epsilon", "delta", "unit", "rows_per_unit", "private", "rows", "rounds",
         "total_is_public",
     )  # fmt: skip
-    return {
+    content = {
         "table": stored.name.table,
         "made_by": f"mwem-sql {VERSION}",
         **{name: facts[name] for name in copied},
@@ -174,6 +188,7 @@ def as_json(
         "mean_error": facts.get("mean_error"),
         "mean_error_within": facts.get("mean_error_within"),
         "rows_used": summary.rows_used(facts),
+        **_keys(stored.domain),
         "attributes": [
             {"name": name, "type": classes.attribute.type, **summary.Cut.of(classes).as_json()}
             for name, classes in stored.classes.items()
@@ -182,7 +197,7 @@ def as_json(
             {"attribute": name, "where": where, "share": share}
             for name, where, share in summary.off_domain_shares(stored.state(), stored.classes)
         ],
-        "workload": list(workload),
+        "workload": store.workload_of(con, stored).to_arrow().to_pylist(),
         "measurements": [
             {
                 "purpose": each.purpose,
@@ -194,40 +209,133 @@ def as_json(
             for each in measurements
         ],
     }
+    return Card(stored=stored, measurements=measurements, content=content, file=file)
 
 
-def as_text(card: Mapping[str, Any], measurements: Sequence[Measurement], file: str) -> str:
-    """The same for people, in Markdown."""
-    seeded = [] if card["private"] else ["**Made with a seed, for experiments. It protects nobody.**", ""]
-    columns = [
-        f"| {_cell(item['name'])} | {_cell(item['type'].split('(')[0])} | {_cell(item['in_words'])} |"
-        for item in card["attributes"]
+def _keys(domain: Domain) -> dict[str, Any]:
+    """The columns of keys, where tables are joined."""
+    if domain.link is None:
+        return {}
+    return {
+        "keys": [
+            {"column": column, "key": key.kind, "refers_to": None if key.refers_to is None else list(key.refers_to)}
+            for column, key in key_columns(domain.link).items()
+        ]
+    }
+
+
+def as_json(cards: Sequence[Card]) -> Mapping[str, Any]:
+    """What is said of a release as data: of several tables, a list."""
+    return cards[0].content if len(cards) == 1 else {"tables": [one.content for one in cards]}
+
+
+def tables_of(content: Mapping[str, Any]) -> list[str]:
+    """The tables that a card as data is about."""
+    return [one["table"] for one in content.get("tables", [content])]
+
+
+def as_text(cards: Sequence[Card]) -> str:
+    """The same for people, in Markdown. What is promised is said once: the tables protect the same units."""
+    first = cards[0]
+    seeded = [] if first.content["private"] else ["**Made with a seed, for experiments. It protects nobody.**", ""]
+    if len(cards) == 1:
+        text = fill(
+            "card.md",
+            **_facts(first),
+            promise="\n".join([*seeded, *first.content["promise"]]),
+            body=_body(first, "##"),
+            made_by=first.content["made_by"],
+        )
+        return f"{text}\n"
+    text = fill(
+        "cards.md",
+        tables=" and ".join(one.content["table"] for one in cards),
+        listed="\n".join(map(_listed, cards)),
+        limits=grade.limits(),
+        promise="\n".join([*seeded, *promise(first.stored.facts)]),
+        sections="\n\n".join(map(_section, cards)),
+        made_by=first.content["made_by"],
+    )
+    return f"{text}\n"
+
+
+def _facts(card: Card) -> dict[str, str]:
+    """What is said of a table before all else."""
+    content = card.content
+    return {
+        "table": content["table"],
+        "file": card.file,
+        "rows": f"{content['rows']:,}",
+        "quality": str(content["quality"]),
+        "meaning": str(content["quality_in_words"]),
+        "limits": grade.limits(),
+    }
+
+
+def _listed(card: Card) -> str:
+    """A table among others: its file, rows and quality, and where its rows lead."""
+    content, link = card.content, card.stored.domain.link
+    leads = "" if link is None or link.parent is None else f"`{link.parent}_synthetic` by `{_cell(link.foreign or '')}`"
+    return f"| `{_cell(content['table'])}` | `{card.file}` | {content['rows']:,} | {content['quality']} | {leads} |"
+
+
+def _section(card: Card) -> str:
+    """What is said of a table that is not said of all."""
+    used = summary.rows_used(card.stored.facts)
+    said = [f"{used[0].upper()}{used[1:]}."] if used else []
+    words = "\n".join([*said, *joined(card.stored.domain)])
+    return fill("card_section.md", **_facts(card), words=words, body=_body(card, "###"))
+
+
+def _body(card: Card, heading: str) -> str:
+    """The columns of a table, what was measured, and the questions that it was made for."""
+    content = card.content
+    domain = card.stored.domain
+    columns = [_column(*each) for each in _key_words(domain)]
+    columns += [
+        _column(item["name"], item["type"].split("(")[0], f"{_elsewhere(domain, item['name'])}{item['in_words']}")
+        for item in content["attributes"]
     ]
     measured = [
         f"| {noise.purpose} | {noise.count:,} | {noise.cells:,} | {rounded(noise.typical)} | {rounded(noise.most)} |"
-        for noise in purposes(measurements)
+        for noise in purposes(card.measurements)
     ]
-    queries, listed = card["workload"], 100
+    queries, listed = content["workload"], 100
     questions = [f"- `{_one_line(query)}`" for query in queries[:listed]]
     if len(queries) > listed:
         questions.append(f"- and {len(queries) - listed:,} more, in the JSON card")
-    text = fill(
-        "card.md",
-        table=card["table"],
-        file=file,
-        rows=f"{card['rows']:,}",
-        quality=str(card["quality"]),
-        meaning=str(card["quality_in_words"]),
-        limits=grade.limits(),
-        promise="\n".join([*seeded, *card["promise"]]),
+    return fill(
+        "card_body.md",
+        heading=heading,
         columns="\n".join(columns),
-        off=_off(card["off_the_domain"]),
+        off=_off(content["off_the_domain"]),
         measured="\n".join(measured),
         count=f"{len(queries):,}",
         questions="\n".join(questions),
-        made_by=card["made_by"],
     )
-    return f"{text}\n"
+
+
+def _column(name: str, kind: str, words: str) -> str:
+    return f"| {_cell(name)} | {_cell(kind)} | {_cell(words)} |"
+
+
+def _key_words(domain: Domain) -> Iterator[tuple[str, str, str]]:
+    """The columns of keys, with their type and what they lead to."""
+    for column, key in key_columns(domain.link).items() if domain.link is not None else ():
+        leads = "" if key.refers_to is None else f", the {key.refers_to[1]} of {key.refers_to[0]}"
+        yield column, NUMBER, f"{key.kind}{leads}; a new number"
+
+
+def _elsewhere(domain: Domain, name: str) -> str:
+    """Where an attribute is that can be asked about, and is no column of the rows."""
+    above = domain.column_above(name)
+    if above is not None:
+        return f"in {above[0]}_synthetic: "
+    return f"not in the rows, how many of {name}_synthetic lead to each: " if _is_number(domain, name) else ""
+
+
+def _is_number(domain: Domain, name: str) -> bool:
+    return domain.link is not None and name in domain.link.below
 
 
 def _off(shares: Sequence[Mapping[str, Any]]) -> str:

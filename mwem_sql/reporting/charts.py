@@ -9,8 +9,8 @@ page's style sheet, so that a picture is right in light and in dark. Sees a stor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from math import floor, log10
 from typing import NamedTuple, TypeAlias
@@ -171,14 +171,24 @@ OneWay: TypeAlias = tuple[Bars, Floats]
 """The bars of an attribute, and the rows in them."""
 
 
-def one_way(stored: Stored) -> dict[str, OneWay]:
-    """The picture of each attribute."""
+def one_way(stored: Stored, names: Collection[str] | None = None) -> dict[str, OneWay]:
+    """The picture of each attribute, or of some."""
     state, out = stored.state(), {}
     for name, classes in stored.classes.items():
-        rows = state.marginal([name])
-        bars = Bars.of(classes, rows, MOST_BARS)
-        out[name] = bars, bars.shares @ rows
+        if names is None or name in names:
+            rows = state.marginal([name])
+            bars = Bars.of(classes, rows, MOST_BARS)
+            out[name] = replace(bars, labels=_labels(stored, name, bars.labels)), bars.shares @ rows
     return out
+
+
+def _labels(stored: Stored, name: str, labels: list[str]) -> list[str]:
+    """What bars are called: the last of a number of rows below stands for more, too."""
+    link = stored.domain.link
+    if link is None or name not in link.below or stored.domain[name].most <= 1:
+        return labels
+    first, _, _ = labels[-1].partition(" to ")
+    return [*labels[:-1], f"{first.removesuffix(' on')} or more"]
 
 
 def two_way(stored: Stored, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[Bars, Bars, Floats]]:
@@ -336,6 +346,40 @@ def matrix(names: Sequence[str], shades: Sequence[Sequence[tuple[str, str]]], ti
             parts.append(_rect((left + j * size, i * size), (size - 1, size - 1), f"{pair}: {said}", kind))
     foot = len(names) * size
     return _svg(foot + _aslant_height(names), [*parts, *_aslant(names, left, size, foot)], title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableBox:
+    """A table in a picture of several: how deep it is below the root, and what is said of it."""
+
+    name: str
+    parent: int | None
+    depth: int
+    rows: str
+    words: str
+    is_this: bool
+
+
+def tree(nodes: Sequence[TableBox], title: str) -> str:
+    """A box for each table below the one that its rows lead to. `parent` is a place among the nodes before it."""
+    high, wide, line = 30, 186, 42
+    parts = []
+    for k, node in enumerate(nodes):
+        x, y = _indent(node), 2 + k * line
+        if node.parent is not None:
+            above = _indent(nodes[node.parent]) + 12, 2 + node.parent * line + high
+            parts.append(f'<path class="link" d="M{above[0]} {above[1]}V{y + high / 2:g}H{x}"/>')
+        said = f"{node.name}: {node.rows} {node.words}".strip()
+        parts.append(_rect((x, y), (wide, high), said, "box this" if node.is_this else "box", ' rx="5"'))
+        parts.append(_text(x + 10, y + 19, _shortened(node.name, 27), kind="name"))
+        parts.append(_text(x + wide + 8, y + (13 if node.words else 19), node.rows))
+        if node.words:
+            parts.append(_text(x + wide + 8, y + 26, node.words, kind="quiet"))
+    return _svg(len(nodes) * line - 8, parts, title)
+
+
+def _indent(node: TableBox) -> int:
+    return 2 + 18 * min(node.depth, 4)
 
 
 def dots(values: Sequence[float], labels: Sequence[str], mark: float, title: str, said: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from mwem_sql.language import dialect
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import store, summary
+from mwem_sql.releases import ddl, store, summary
 from mwem_sql.releases.answer import Answerer
+from mwem_sql.releases.drawing import key_columns, link_of
 from mwem_sql.releases.store import Stored
-from mwem_sql.reporting import card, charts, page
+from mwem_sql.releases.tables import joined_tables
+from mwem_sql.reporting import card, charts, joined, page
 from mwem_sql.workload import Workload
 
 CARD = "mwem_card"
@@ -54,11 +56,35 @@ def report(
     _check_free(file, _is_report, function)
     pictures = charts.one_way(stored)
     measurements = store.read_measurements(con, stored)
-    text = page.make(stored, measurements, answers, compared, pictures=pictures, ends=_ends(ready, pictures))
+    text = page.make(
+        stored,
+        measurements,
+        answers,
+        compared,
+        pictures=pictures,
+        ends=_ends(ready, pictures),
+        tables=_tables(session, stored, function),
+    )
     with draft_of(file, function) as draft:
         draft.write_text(text, encoding="utf-8")
     private = bool(stored.facts["private"]) and compared is None
     yield {"file": str(file), "bytes": file.stat().st_size, "private": private}
+
+
+def _tables(session: Session, stored: Stored, function: str) -> str:
+    """What the page says of the other tables of its release; nothing where there are none, or no longer."""
+    if stored.domain.link is None:
+        return ""
+    try:
+        tables = joined_tables(session.cursor(), stored, function)
+    except OutputError:
+        return ""
+    numbers: dict[tuple[str, str], tuple[charts.OneWay, charts.Ends]] = {}
+    for one in tables:
+        pictures = charts.one_way(one, link_of(one.domain).below)
+        ends = _ends(Answerer(session, one), pictures)
+        numbers |= {(one.domain.table, below): (pictures[below], ends.get(below, ())) for below in pictures}
+    return joined.section(stored, tables, numbers)
 
 
 def _is_report(path: Path) -> bool:
@@ -87,37 +113,48 @@ def _ends(ready: Answerer, pictures: Mapping[str, charts.OneWay]) -> dict[str, c
     }
 
 
-def export(
-    session: Session, stored: Stored, workload: Workload, path: object, function: str
-) -> Iterator[dict[str, Any]]:
-    """Write the files; a row for each, with its size. None of them is there if one cannot be written."""
+def export(session: Session, tables: Sequence[Stored], path: object, function: str) -> Iterator[dict[str, Any]]:
+    """Write the tables of a release, each after its parent, and one card; a row for each file, with its size.
+
+    None of the files is there if one cannot be written.
+    """
     con = session.cursor()
-    writers = {".parquet": _parquet, ".csv": _csv, ".duckdb": _database}
+    writers = {".parquet": _parquet, ".csv": _csv, ".duckdb": None}
     file = target(con, path, function, "release.parquet", writers)
-    write = writers[file.suffix.lower()]
+    writer = writers[file.suffix.lower()]
+    files = [_file_of(file, table, tables) for table in tables]
     text, data = file.with_suffix(".md"), file.with_suffix(".json")
-    for each in (file, text, data):
-        _check_free(each, lambda _: _is_export(data, stored), function)
-    _check_table(session.cursor(), stored.name, function)
-    measurements = store.read_measurements(con, stored)
-    content = card.as_json(stored, measurements, workload.to_arrow().to_pylist())
-    text_of_card = json.dumps({CARD: content}, indent=2, ensure_ascii=False, default=str)
-    with (
-        draft_of(data, function) as data_draft,
-        draft_of(text, function) as text_draft,
-        draft_of(file, function) as draft,
-    ):
-        data_draft.write_text(text_of_card + "\n", encoding="utf-8")
-        text_draft.write_text(card.as_text(content, measurements, file.name), encoding="utf-8")
-        write(session, stored, draft, json.dumps(content, default=str))
-    for each in (file, text, data):
+    every = [*dict.fromkeys(files), text, data]
+    for each in every:
+        _check_free(each, lambda _: _is_export(data, tables), function)
+    for table in tables:
+        _check_table(session.cursor(), table.name, function)
+    cards = [card.of(con, *pair) for pair in zip(tables, (each.name for each in files), strict=True)]
+    with ExitStack() as writing:
+        drafts = {each: writing.enter_context(draft_of(each, function)) for each in reversed(every)}
+        content = json.dumps({CARD: card.as_json(cards)}, indent=2, ensure_ascii=False, default=str)
+        drafts[data].write_text(f"{content}\n", encoding="utf-8")
+        drafts[text].write_text(card.as_text(cards), encoding="utf-8")
+        if writer is None:
+            _database(session, tables, drafts[file])
+        else:
+            for table, each, about in zip(tables, files, cards, strict=True):
+                writer(session, table, drafts[each], json.dumps(about.content, default=str))
+    for each in every:
         yield {"file": str(each), "bytes": each.stat().st_size}
 
 
-def _is_export(data: Path, stored: Stored) -> bool:
-    """Whether the files are an older export of the same table: its card says so."""
+def _file_of(file: Path, table: Stored, tables: Sequence[Stored]) -> Path:
+    """Where the rows of a table go: a file has one table, but for a database."""
+    if len(tables) == 1 or file.suffix.lower() == ".duckdb":
+        return file
+    return file.with_name(f"{file.stem}_{table.name.table}{file.suffix}")
+
+
+def _is_export(data: Path, tables: Sequence[Stored]) -> bool:
+    """Whether the files are an older export of the same tables: its card says so."""
     with suppress(OSError, ValueError, TypeError, LookupError):
-        return bool(json.loads(data.read_text(encoding="utf-8"))[CARD]["table"] == stored.name.table)
+        return card.tables_of(json.loads(data.read_text(encoding="utf-8"))[CARD]) == [one.name.table for one in tables]
     return False
 
 
@@ -147,35 +184,44 @@ def _csv(session: Session, stored: Stored, draft: Path, _: str) -> None:
     session.cursor().execute(_copy(stored.name, draft, FORMAT=exp.var("csv"), HEADER=exp.true()))
 
 
-def _database(session: Session, stored: Stored, draft: Path, _: str) -> None:
-    """A database with the table and what was stored beside it, so that mwem_answer works there, too."""
+def _database(session: Session, tables: Sequence[Stored], draft: Path) -> None:
+    """A database with the tables and what was stored beside them, so that mwem_answer works there, too."""
     con, alias = session.cursor(), f"mwem_{uuid.uuid4().hex}"
     # The release's database may be opened read-only, and a new one would be so, too.
     writable = exp.AttachOption(this=exp.var("READ_WRITE"))
     file = exp.alias_(exp.Literal.string(str(draft)), alias)
-    off = summary.off_domain(stored.state(), stored.classes)
     con.execute(exp.Attach(this=file, expressions=[writable]).sql("duckdb"))
     try:
         prepare(con, alias, "metadata.sql")
-        number = stored.facts["release"]
         with transaction(con):
-            table = exp.table_(stored.name.table, db="main", catalog=alias, quoted=True)
-            rows = exp.select("*").from_(stored.name.tree())
-            con.execute(exp.Create(this=table, kind="TABLE", expression=rows).sql("duckdb"))
-            summary.comment(con, Name(alias, "main", stored.name.table), stored.facts, stored.classes, off)
-            for kept in created("metadata.sql"):
-                rows = exp.select("*").from_(Name(stored.name.database, SCHEMA, kept).tree())
-                source = rows.where(exp.column("release").eq(number))
-                copy = Name(alias, SCHEMA, kept).tree()
-                con.execute(exp.Insert(this=copy, by_name=True, expression=source).sql("duckdb"))
+            for stored in tables:
+                _copy_table(con, stored, alias)
             moved = exp.Update(
                 this=exp.table_("releases"),
                 expressions=[exp.EQ(this=exp.column("schema_name"), expression=exp.Literal.string("main"))],
             )
             con.execute(moved.sql("duckdb"))
     finally:
-        con.execute(exp.Use(this=exp.table_("main", db=stored.name.database, quoted=True)).sql("duckdb"))
+        con.execute(exp.Use(this=exp.table_("main", db=tables[0].name.database, quoted=True)).sql("duckdb"))
         con.execute(exp.Detach(this=exp.to_identifier(alias)).sql("duckdb"))
+
+
+def _copy_table(con: duckdb.DuckDBPyConnection, stored: Stored, alias: str) -> None:
+    """A table with its keys, and the rows about its release."""
+    name, link = Name(alias, "main", stored.name.table), stored.domain.link
+    rows = exp.select("*").from_(stored.name.tree())
+    described = con.execute(exp.Describe(this=rows.copy()).sql("duckdb")).fetchall()
+    types = {column: kind for column, kind, *_ in described}
+    con.execute(ddl.create(name, types, {} if link is None else key_columns(link)))
+    con.execute(exp.Insert(this=name.tree(), expression=rows).sql("duckdb"))
+    shown = {column: classes for column, classes in stored.classes.items() if column in types}
+    off = summary.off_domain(stored.state(), stored.classes)
+    summary.comment(con, name, stored.facts, shown, off)
+    for kept in created("metadata.sql"):
+        about = exp.select("*").from_(Name(stored.name.database, SCHEMA, kept).tree())
+        source = about.where(exp.column("release").eq(stored.facts["release"]))
+        copy = Name(alias, SCHEMA, kept).tree()
+        con.execute(exp.Insert(this=copy, by_name=True, expression=source).sql("duckdb"))
 
 
 def target(con: duckdb.DuckDBPyConnection, text: object, function: str, example: str, endings: Collection[str]) -> Path:

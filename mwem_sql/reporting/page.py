@@ -75,11 +75,12 @@ def make(
     *,
     pictures: Mapping[str, charts.OneWay],
     ends: Mapping[str, charts.Ends],
+    tables: str = "",
 ) -> str:
     """The page of a release as HTML.
 
     `compared` is the private table that answers were compared with; `pictures` are those of single attributes, and
-    `ends` have their error bars.
+    `ends` have their error bars. `tables` is the section about other tables of the release.
     """
     facts, name = stored.facts, str(stored.name)
     heading = "what was released, and how sure it is"
@@ -95,7 +96,7 @@ def make(
         style=fill("style.css"),
         script=fill("answers.js"),
         title=escape(f"{stored.name.table}: {heading}"),
-        heading=f"{_bdi(stored.name.table)}: {heading}",
+        heading=f"{isolated(stored.name.table)}: {heading}",
         subtitle=escape(
             f"A synthetic table in the place of a private one. Release {facts['release']}, stored as {name}."
         ),
@@ -104,6 +105,8 @@ def make(
         questions=_questions(several),
         score=_score(facts, name),
         pairs_link='<a href="#pairs">pairs</a>' if len(stored.classes) > 1 else "",
+        tables=tables,
+        tables_link='<a href="#tables">tables</a>' if tables else "",
         pairs=_pairs(shades(list(stored.classes), measurements, float(facts["total"]))),
         banners="".join(fill("banner.html", text=escape(text)) for text in _banners(facts, compared)),
         facts="".join(fill("fact.html", name=escape(name), value=escape(value)) for name, value in _facts(facts)),
@@ -111,7 +114,7 @@ def make(
         measured=_measured(measurements, labels, misfits.tolist()),
         answers_text=_paragraphs(_about(rows, facts)),
         ones="".join(
-            _card(_bdi(attribute), _picture(attribute, bars, counts, ends.get(attribute, ())))
+            titled(isolated(attribute), _picture(attribute, bars, counts, ends.get(attribute, ())))
             for attribute, (bars, counts) in pictures.items()
         ),
         twos=_combinations(pairs),
@@ -280,7 +283,7 @@ def _questions(several: Sequence[Question]) -> str:
     """The surest and the least sure questions, side by side."""
     best, worst = ranked(several, 3)
     return "".join(
-        _card(title, f'<ol class="questions">{"".join(map(_item, ranks))}</ol>')
+        titled(title, f'<ol class="questions">{"".join(map(_item, ranks))}</ol>')
         for title, ranks in (("The surest questions", best), ("The least sure", worst))
         if ranks
     )
@@ -371,7 +374,7 @@ def _measured(measurements: Sequence[Measurement], labels: Sequence[str], misfit
         return table
     heading = "How far the release is from each measurement, over its noise"
     picture = charts.dots(misfits, labels, 1.0, heading, "dashes: as far as noise explains")
-    return table + fill("fit.html", card=_card("How well the release fits what was measured", picture))
+    return table + fill("fit.html", card=titled("How well the release fits what was measured", picture))
 
 
 def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
@@ -405,19 +408,20 @@ def _picture(name: str, bars: charts.Bars, rows: Floats, ends: charts.Ends) -> s
     return draw(bars.labels, rows, f"Rows by {name}", ends)
 
 
-def _card(title: str, content: str) -> str:
-    """`title` as HTML; names of other people's making are in <bdi>, so that none turns the others round."""
+def titled(title: str, content: str) -> str:
+    """A picture under its title, which is HTML: names of other people's making in it are isolated."""
     return fill("picture.html", title=title, content=content)
 
 
-def _bdi(name: str) -> str:
+def isolated(name: str) -> str:
+    """A name as HTML, which does not turn what is around it."""
     return f"<bdi>{escape(name)}</bdi>"
 
 
 def _combinations(pictures: Mapping[tuple[str, str], tuple[charts.Bars, charts.Bars, Floats]]) -> str:
     cards = "".join(
-        _card(
-            f"{_bdi(first)} and {_bdi(second)}",
+        titled(
+            f"{isolated(first)} and {isolated(second)}",
             charts.heat(down.labels, across.labels, rows, f"Rows by {first} and {second}"),
         )
         for (first, second), (down, across, rows) in pictures.items()

@@ -128,7 +128,7 @@ class _Suggester:
             return Suggestion(attribute=column.name, missing="no row has a value in it")
         # An id is a DOUBLE where a program that has no other NULL has written it.
         is_id_type = scale is None or scale.family == "integer"
-        if is_id_type or (_names_id(column.name) and self._has_views and column.type == "DOUBLE"):
+        if is_id_type or (names_id(column.name) and self._has_views and column.type == "DOUBLE"):
             if distinct == rows > SUGGESTED_VALUES:
                 return Suggestion(
                     attribute=column.name, missing="every row has another value, so it is a key and no category"
@@ -145,7 +145,7 @@ class _Suggester:
     def _rows_per_id(self, column: ColumnValues, rows: int, distinct: int) -> int | None:
         """The largest number of rows of one value, if there are many values, each about as often as the others."""
         fewest = NAMED_UNITS if _names_unit(column.name) else SUGGESTED_VALUES
-        mean, is_named = rows / distinct, _names_id(column.name)
+        mean, is_named = rows / distinct, names_id(column.name)
         if distinct <= fewest or distinct < mean * (1 if is_named else MANY_IDS) or distinct == rows:
             return None
         most, squares = self._profile.rows_per_value(column)
@@ -319,7 +319,7 @@ def _names_unit(column: str) -> bool:
     return is_glued or (words[-1] in _ID_WORDS and any(word in _UNIT_WORDS for word in words))
 
 
-def _names_id(column: str) -> bool:
+def names_id(column: str) -> bool:
     """Whether a column's name says that it tells rows or units apart."""
     words = [word.lower() for word in _WORDS.findall(column)] or [""]
     return words[-1] in _ID_WORDS or _names_unit(column)

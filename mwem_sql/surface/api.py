@@ -124,7 +124,7 @@ def plan(con: object, table: str | Sequence[str], workload: WorkloadLike, epsilo
     return _table("mwem_plan", locals())
 
 
-def domain(con: object, table: str, *, domain: str | None = None) -> pa.Table:
+def domain(con: object, table: str | Sequence[str], *, domain: str | None = None) -> pa.Table:
     return _table("mwem_domain", locals())
 
 
@@ -140,12 +140,12 @@ def suggest_domain(con: object, table: str) -> pa.Table:
     return _table("mwem_suggest_domain", locals())
 
 
-def marginals(con: object, table: str, k: int, *, domain: str | None = None) -> pa.Table:
+def marginals(con: object, table: str | Sequence[str], k: int, *, domain: str | None = None) -> pa.Table:
     return _table("mwem_marginals", locals())
 
 
 def ranges(
-    con: object, table: str, columns: str | Sequence[str], count: int, *, seed: int | None = None,
+    con: object, table: str | Sequence[str], columns: str | Sequence[str], count: int, *, seed: int | None = None,
     domain: str | None = None,
 ) -> pa.Table:  # fmt: skip
     return _table("mwem_ranges", locals())

@@ -22,12 +22,13 @@ from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy, set
 from mwem_sql.accounting.partitions import balance_rows, partition_column
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.keys import Keys
+from mwem_sql.boundary.levels import Level
 from mwem_sql.boundary.public import check_public
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
-from mwem_sql.explain.suggest import domain_rows, rule_rows, suggestion_rows, total_rows
+from mwem_sql.explain.suggest import domain_rows, levels_rows, rule_rows, suggestion_rows, total_rows
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
@@ -35,12 +36,12 @@ from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
+from mwem_sql.releases import builders, store, withdrawal
 from mwem_sql.releases import quantile as quantiles
-from mwem_sql.releases import store, withdrawal
 from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.sample import Sampler
-from mwem_sql.releases.tables import summary_row
+from mwem_sql.releases.tables import joined_tables, summary_row
 from mwem_sql.reporting import export as files
 from mwem_sql.workload import Workload
 
@@ -170,8 +171,19 @@ def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
     return declared, {column.name: column.type for column in relation.columns}
 
 
+def _levels(call: Arguments) -> tuple[Sequence[Level], list[Domain]] | None:
+    """A list of tables that keys join, and what can be asked of each; None where one table is named."""
+    if not isinstance(call["private_table"], list):
+        return None
+    if call["domain"] is not None:
+        what = f"domain ({call['domain']!r}) is for one table"
+        raise refuse(OptionError, call.function, what, "leave it out: each table has its own, <table>_domain")
+    return builders.levels_of(call.session, call["private_table"], call.function)
+
+
 def domain(call: Arguments) -> Rows:
-    return domain_rows(*_domain(call))
+    several = _levels(call)
+    return domain_rows(*_domain(call)) if several is None else levels_rows(*several)
 
 
 def rules(call: Arguments) -> Rows:
@@ -195,13 +207,18 @@ def _rows_of(workload: Workload) -> Rows:
 
 
 def marginals(call: Arguments) -> Rows:
-    return _rows_of(Workload.marginals(_domain(call)[0], call.number("k")))
+    order, several = call.number("k"), _levels(call)
+    if several is not None:
+        return _rows_of(builders.marginals(several[1], order))
+    return _rows_of(Workload.marginals(_domain(call)[0], order))
 
 
 def ranges(call: Arguments) -> Rows:
-    public, _ = _domain(call)
     seed = None if call["seed"] is None else call.number("seed")
-    return _rows_of(Workload.ranges(public, call.names("columns") or [], call.number("count"), seed))
+    columns, count, several = call.names("columns") or [], call.number("count"), _levels(call)
+    if several is not None:
+        return _rows_of(builders.ranges(several[1], columns, count, seed))
+    return _rows_of(Workload.ranges(_domain(call)[0], columns, count, seed))
 
 
 def parities(call: Arguments) -> Rows:
@@ -280,8 +297,8 @@ def report(call: Arguments) -> Rows:
 
 
 def export(call: Arguments) -> Rows:
-    ready = call.answerer()
-    return files.export(call.session, ready.stored, ready.workload(), call["path"], call.function)
+    tables = joined_tables(call.session.cursor(), call.answerer().stored, call.function)
+    return files.export(call.session, tables, call["path"], call.function)
 
 
 def withdraw(call: Arguments) -> Rows:

@@ -175,11 +175,13 @@ def script(functions: Sequence[SqlFunction]) -> str:
 
 
 # fmt: off
-TABLE = Parameter("private_table", None, TEXT, "The private table by its name, as text: 'adult' or "
+TABLE = Parameter("private_table", None, VALUE, "The private table by its name, as text: 'adult' or "
                                                "'census.main.adult'. Or the path of a Parquet file, or a table of an "
                                                "attached source.")
 TABLES = Parameter("private_table", None, VALUE, f"{TABLE.words} Or a list of tables that keys join, ['person', "
                                                  "'visit']: a table for each, whose keys join.")
+JOINED_TABLES = Parameter("private_table", None, VALUE, f"{TABLE.words} Or a list of tables that keys join, ['person', "
+                                                        "'visit'].")
 WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, by its bare name. In Python also a "
                                               "frame or a Workload.")
 DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
@@ -244,6 +246,7 @@ QUESTION = (
     ResultColumn("group_by", "VARCHAR[]", "The columns."),
     ResultColumn("name", "VARCHAR", "The query's text."),
     ResultColumn("weight", "DOUBLE", "1."),
+    ResultColumn("of", "VARCHAR", "The table whose rows are counted, of a list of tables; NULL: there is one."),
 )
 SOURCE = (
     ResultColumn("alias", "VARCHAR", "What stands for the source."),

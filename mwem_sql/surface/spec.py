@@ -60,7 +60,7 @@ _DECLARATIONS = (
         purpose="The public domain of a table: every column, where it is declared and what it lacks. Reads no private "
                 "row.",
         example="FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL",
-        parameters=(shared.TABLE, shared.DOMAIN_TABLE),
+        parameters=(shared.JOINED_TABLES, shared.DOMAIN_TABLE),
         columns=(
             shared.ATTRIBUTE,
             ResultColumn("type", "VARCHAR", "The column's type."),
@@ -115,10 +115,10 @@ _DECLARATIONS = (
     SqlFunction(
         name="mwem_marginals", body=bodies.marginals, section="Say what is possible and what is asked", cost="nothing",
         purpose="Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names "
-                "the others. Reads no private row.",
+                "the others. Of a list of tables, each with the columns above it and the numbers of rows below.",
         example="CREATE TABLE workload AS FROM mwem_marginals('adult', 3)",
         parameters=(
-            shared.TABLE,
+            shared.JOINED_TABLES,
             Parameter("k", None, VALUE, "How many columns are asked about together: 2 for all pairs."),
             shared.DOMAIN_TABLE,
         ),
@@ -129,7 +129,7 @@ _DECLARATIONS = (
         purpose="Workload rows: random ranges over a column, or over several ('age, hours' or ['age', 'hours']).",
         example="CREATE TABLE workload AS FROM mwem_ranges('adult', 'age', 2000)",
         parameters=(
-            shared.TABLE,
+            shared.JOINED_TABLES,
             Parameter("columns", None, JSON, "A column, or several: 'age, hours' or ['age', 'hours']."),
             Parameter("count", None, VALUE, "How many ranges."),
             Parameter("seed", "NULL", VALUE, "The same number makes the same ranges again."),

@@ -67,3 +67,39 @@ def test_the_shell_shows_the_script_alone(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("-- NOT PRIVATE.")
     assert cli.main(["--csv", "-c", "CREATE TABLE days AS FROM 'days.parquet'; FROM mwem_suggest_domain('days')"]) == 0
     assert capsys.readouterr().out.startswith("attribute,values,low")
+
+
+@pytest.mark.parametrize("named", [["clinic"], ["clinic/persons.csv", "clinic/visits.parquet"]])
+def test_a_folder_becomes_tables_that_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: list[str]
+) -> None:
+    """From two files to two published tables, in three commands."""
+    monkeypatch.chdir(tmp_path)
+    Path("clinic").mkdir()
+    Path("clinic/notes.txt").write_text("not a table")
+    duckdb.execute(
+        """COPY (SELECT 'p' || i AS pid, ['F', 'M'][1 + i % 2] AS sex FROM range(200) t(i)) TO 'clinic/persons.csv';
+        COPY (SELECT i AS vid, 'p' || i % 150 AS pid, ['home', 'away'][1 + i % 2] AS place FROM range(500) t(i))
+        TO 'clinic/visits.parquet'"""
+    )
+    assert cli.main(["suggest", *named]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("-- NOT PRIVATE.")
+    Path("made.sql").write_text(script)
+    assert cli.main(["made.duckdb", "-f", "made.sql"]) == 0
+    with duckdb.connect("made.duckdb") as con:
+        joined = con.execute("SELECT count(*) FROM visits_synthetic JOIN persons_synthetic USING (pid)").fetchall()
+        assert joined == con.execute("SELECT count(*) FROM visits_synthetic").fetchall() != [(0,)]
+
+
+def test_files_that_cannot_be_told_apart_are_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "empty").mkdir()
+    (files / "days.csv").write_text("a\n1\n")
+    for arguments, reason in (
+        (["empty"], "folder ('empty') has no .csv or .parquet file in it"),
+        (["days.csv", "days.parquet"], "files ('days.csv', 'days.parquet') would make two tables 'days'"),
+    ):
+        assert cli.main(["suggest", *arguments]) == 1
+        assert reason in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["suggest", "days.csv", "days.parquet", "--table", "t"])

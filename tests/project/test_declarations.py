@@ -21,7 +21,7 @@ from mwem_sql.releases.request import OPTIONS, Request
 from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.surface import declaration
 from mwem_sql.surface.spec import FUNCTIONS
-from mwem_sql.workload import Workload
+from mwem_sql.workload import Query, Workload
 
 # The summary and the other tables.
 
@@ -63,7 +63,8 @@ def test_every_type_that_is_stored_can_be_checked(script: str, table: str) -> No
 
 
 def test_what_builds_workloads_gives_the_columns_of_one() -> None:
-    assert Workload.from_predicates(["x"]).to_arrow().schema == FUNCTIONS["mwem_marginals"].schema
+    of_tables = Workload((Query("x", of="t"),))
+    assert of_tables.to_arrow().schema == FUNCTIONS["mwem_marginals"].schema
     for name in ("mwem_marginals", "mwem_ranges", "mwem_parities"):
         assert FUNCTIONS[name].columns == declaration.QUESTION
 

@@ -17,7 +17,7 @@ def test_install_commands_are_the_two_that_ci_reads() -> None:
 
 
 def test_it_stays_short() -> None:
-    assert len(README.splitlines()) < 200
+    assert len(README.splitlines()) < 240
 
 
 def test_it_names_every_function() -> None:

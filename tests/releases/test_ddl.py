@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import duckdb
-import pyarrow as pa
 
 from mwem_sql.platform.catalog import Name
 from mwem_sql.releases import ddl
-from mwem_sql.synthesis.values import KeyColumn, SyntheticRows
-
-NONE = pa.RecordBatchReader.from_batches(pa.schema({}), [])
+from mwem_sql.synthesis.values import KeyColumn
 
 
 def test_keys_are_declared() -> None:
-    parent = SyntheticRows(
-        {"id": "BIGINT", "other id": "BIGINT", "sex": "ENUM('F', 'M')"}, NONE,
-        {"id": KeyColumn("PRIMARY KEY"), "other id": KeyColumn("UNIQUE")},
-    )  # fmt: skip
-    child = SyntheticRows({"id": "BIGINT"}, NONE, {"id": KeyColumn("FOREIGN KEY", ("the parent", "other id"))})
+    types = {"id": "BIGINT", "other id": "BIGINT", "sex": "ENUM('F', 'M')"}
+    keys = {"id": KeyColumn("PRIMARY KEY"), "other id": KeyColumn("UNIQUE")}
+    leads = {"id": KeyColumn("FOREIGN KEY", ("the parent", "other id"))}
     with duckdb.connect() as con:
-        con.execute(ddl.create(Name("memory", "main", "the parent"), parent))
-        con.execute(ddl.create(Name("memory", "main", "child"), child))
+        con.execute(ddl.create(Name("memory", "main", "the parent"), types, keys))
+        con.execute(ddl.create(Name("memory", "main", "child"), {"id": "BIGINT"}, leads))
         rows = con.execute(
             "SELECT table_name, constraint_type, constraint_column_names FROM duckdb_constraints() ORDER BY ALL"
         ).fetchall()

@@ -11,6 +11,7 @@ from measurements import measurement
 import mwem_sql
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement, Purpose
+from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
@@ -88,7 +89,14 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
 
 def test_tables_that_are_joined_say_what_is_not_kept() -> None:
     link = Link(keys=("vid",), parent="person", foreign="pid", refers_to="pid", below=("drug", "bill"))
-    words = card.joined(Domain("visit", (), (), link=link))
+    numbers = tuple(
+        Attribute(name, "INTEGER", nullable=False, low=0, high=high) for name, high in (("drug", 3), ("bill", 1))
+    )
+    words = card.joined(Domain("visit", (), numbers, link=link))
     assert "leads to a row of person_synthetic by pid" in words[0] and "is not kept" in words[0]
-    assert words[1].startswith("Rows of drug_synthetic and bill_synthetic lead to these rows. How such tables")
+    assert words[1:3] == [
+        "drug is how many rows of drug lead to a row: 3 stands for 3 or more.",
+        "bill is how many rows of bill lead to a row.",
+    ]
+    assert words[3].startswith("Rows of drug_synthetic and bill_synthetic lead to these rows. How such tables")
     assert card.joined(Domain("visit", (), ())) == []

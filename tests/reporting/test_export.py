@@ -168,6 +168,7 @@ def test_a_release_without_its_table_or_its_workload(made: Connection, tmp_path:
     made.execute("DROP TABLE gone")
     with pytest.raises(OutputError, match=r"is no longer there as a table\. Hint: make the same release again"):
         mwem_sql.export(made, "gone", tmp_path / "r.csv")
+    made.execute("CALL mwem_release('people', workload, 1, rounds := 1, output := 'gone')")
     made.execute("DELETE FROM mwem.workloads WHERE release = 2")
     with pytest.raises(TableError, match=r"what is stored of output .* cannot be read"):
         mwem_sql.export(made, "gone", tmp_path / "r.csv")
@@ -255,3 +256,92 @@ def test_true_answers_make_it_not_private_and_the_ledger_notes_it(reported: Conn
 def test_from_sql(reported: Connection, tmp_path: Path) -> None:
     rows = reported.execute("CALL mwem_report('people_synthetic', ?)", [str(tmp_path / "r.html")]).fetchall()
     assert rows[0][0] == str(tmp_path / "r.html")
+
+
+@pytest.fixture(scope="module")
+def joined() -> Iterator[Connection]:
+    with mwem_sql.connect() as con:
+        con.execute("""
+            CREATE TABLE person (pid VARCHAR PRIMARY KEY, sex ENUM ('F', 'M') NOT NULL);
+            CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid VARCHAR REFERENCES person (pid), away BOOLEAN NOT NULL);
+            INSERT INTO person SELECT 'p' || i, if(i % 3 = 0, 'F', 'M') FROM range(200) t(i);
+            INSERT INTO visit SELECT row_number() OVER (), pid, i = 0 FROM person, range(2) t(i);
+            CREATE TABLE workload AS FROM mwem_marginals(['person', 'visit'], 2);
+            CALL mwem_release(['visit', 'person'], workload, 100, rows_per_unit := 3)""")
+        yield con
+
+
+@pytest.mark.parametrize("output", ["person_synthetic", "visit_synthetic"])
+def test_tables_of_a_release_are_exported_together_a_file_for_each_and_one_card(
+    joined: Connection, inside: Path, output: str
+) -> None:
+    for _ in range(2):  # an older export of the same tables is replaced
+        files = [row["file"] for row in mwem_sql.export(joined, output, "practice.parquet").to_pylist()]
+        names = [
+            "practice_person_synthetic.parquet",
+            "practice_visit_synthetic.parquet",
+            "practice.md",
+            "practice.json",
+        ]
+        assert files == names and sorted(names) == sorted(file.name for file in inside.iterdir())
+    join = "SELECT sex, away, count(*) FROM {} JOIN {} USING (pid) GROUP BY ALL ORDER BY ALL"
+    rows = joined.execute(join.format("visit_synthetic", "person_synthetic")).fetchall()
+    assert duckdb.execute(join.format(f"'{files[1]}'", f"'{files[0]}'")).fetchall() == rows
+    person, visit = json.loads(Path(files[3]).read_text("utf-8"))["mwem_card"]["tables"]
+    assert (person["table"], visit["table"]) == ("person_synthetic", "visit_synthetic")
+    assert visit["keys"] == [
+        {"column": "vid", "key": "PRIMARY KEY", "refers_to": None},
+        {"column": "pid", "key": "FOREIGN KEY", "refers_to": ["person_synthetic", "pid"]},
+    ]
+    assert (person["rows_used"], visit["rows_used"][:20]) == (None, "at most 3 rows of ea")
+    text = Path(files[2]).read_text("utf-8")
+    assert "| `visit_synthetic` | `practice_visit_synthetic.parquet` |" in text
+    assert "| pid | BIGINT | FOREIGN KEY, the pid of person_synthetic; a new number |" in text
+    assert "| person.sex | ENUM | in person_synthetic: one of 'F', 'M' |" in text
+    assert "| visit | INTEGER | not in the rows, how many of visit_synthetic lead to each: from 0 to 3 |" in text
+    assert text.count("Take all rows of any one person out") == 1
+    key = duckdb.execute(f"SELECT decode(key) FROM parquet_kv_metadata('{files[1]}')").fetchall()
+    assert ("mwem_card",) in key
+
+
+def test_a_database_of_several_tables_has_their_keys_and_answers(joined: Connection, tmp_path: Path) -> None:
+    first = tmp_path / "r.duckdb"
+    for path in (first, tmp_path / "again.duckdb"):  # and whoever has it can pass it on
+        mwem_sql.export(joined if path == first else mwem_sql.connect(first), "visit_synthetic", path)
+        with mwem_sql.connect(path) as con:
+            keys = con.execute(
+                "SELECT table_name, constraint_text FROM duckdb_constraints() WHERE table_name LIKE '%_synthetic'"
+                " AND constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY') ORDER BY ALL"
+            ).fetchall()
+            assert keys == [
+                ("person_synthetic", "PRIMARY KEY(pid)"),
+                ("visit_synthetic", "FOREIGN KEY (pid) REFERENCES person_synthetic(pid)"),
+                ("visit_synthetic", "PRIMARY KEY(vid)"),
+            ]
+            for output, predicate in (("visit_synthetic", "person.sex = 'F'"), ("person_synthetic", "visit = 2")):
+                assert mwem_sql.count(con, output, predicate) == mwem_sql.count(joined, output, predicate)
+                rows = f"SELECT * FROM {output} ORDER BY ALL"
+                assert con.execute(rows).fetchall() == joined.execute(rows).fetchall()
+                assert con.execute(
+                    "SELECT comment FROM duckdb_columns() WHERE table_name = ? AND comment IS NOT NULL", [output]
+                ).fetchall()
+
+
+def test_tables_that_are_no_longer_of_one_release_are_not_exported(tmp_path: Path) -> None:
+    with mwem_sql.connect() as con:
+        con.execute("""
+            CREATE TABLE a (id INTEGER PRIMARY KEY, x BOOLEAN NOT NULL);
+            CREATE TABLE b (id INTEGER REFERENCES a (id), y BOOLEAN NOT NULL);
+            INSERT INTO a VALUES (1, true); INSERT INTO b VALUES (1, false);
+            CREATE TABLE w AS FROM mwem_marginals(['a', 'b'], 1); CREATE TABLE w1 AS SELECT 'x' AS predicate;
+            CALL mwem_release(['a', 'b'], w, 1, rows_per_unit := 1);
+            DROP TABLE b_synthetic; CALL mwem_release('a', w1, 1, version := '2')""")
+        with pytest.raises(
+            OutputError, match=r"output \(memory.main.a_synthetic\) is another release than that of b_s"
+        ):
+            mwem_sql.export(con, "b_synthetic", tmp_path / "r.csv")
+        con.execute("CALL mwem_release(['a', 'b'], w, 1, rows_per_unit := 1, version := '3')")
+        con.execute("CALL mwem_withdraw('a_synthetic', 'wrong')")
+        with pytest.raises(OutputError, match=r"a_synthetic\) was withdrawn"):
+            mwem_sql.export(con, "b_synthetic", tmp_path / "r.csv")
+        assert not list(tmp_path.iterdir())

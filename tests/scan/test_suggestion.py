@@ -261,4 +261,4 @@ def test_few_rows_make_equal_bins(plain: duckdb.DuckDBPyConnection) -> None:
     ],
 )  # fmt: skip
 def test_names_of_ids(name: str, is_unit: bool, is_id: bool) -> None:
-    assert (suggestion._names_unit(name), suggestion._names_id(name)) == (is_unit, is_id)
+    assert (suggestion._names_unit(name), suggestion.names_id(name)) == (is_unit, is_id)

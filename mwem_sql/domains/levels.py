@@ -1,0 +1,86 @@
+"""The domains of several tables that keys join: what can be asked of the rows of each, by the names that it has there.
+
+Of a level that is its own columns, those of the tables above it, and how many rows of the tables below lead to a row.
+Columns of keys have no domain. Reads no private row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import duckdb
+
+from mwem_sql.boundary import levels as tables
+from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above
+from mwem_sql.domains.attribute import Attribute
+from mwem_sql.domains.domain import Domain, Link, read_domain
+from mwem_sql.errors import RELEASE, DomainError, refuse
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.sandbox import Sandbox
+
+
+def level_domains(
+    con: duckdb.DuckDBPyConnection,
+    place: Place,
+    levels: Sequence[Level],
+    numbers: Mapping[str, int],
+    sandbox: Sandbox,
+) -> list[Domain]:
+    """The domain of each level. `numbers` has how many rows of a table may lead to a row, where that is known."""
+    alone = [read_domain(con, level.table, place, sandbox) for level in levels]
+    for level, domain in zip(levels, alone, strict=True):
+        _check_alone(level, domain)
+    return [_domain(levels, number, alone, numbers) for number in range(len(levels))]
+
+
+def _check_alone(level: Level, domain: Domain) -> None:
+    """Refuse what a release of one table has, and several do not."""
+    if domain.totals:
+        what = f"table {level.name} has public totals, which are for a release of one table"
+        raise refuse(DomainError, RELEASE, what, "give their table another name while several tables are released")
+    column = next((each.name for each in domain if each.discover), None)
+    if column is not None:
+        what = f"column {column} of {level.name} has values to discover, which is for a release of one table"
+        raise refuse(DomainError, RELEASE, what, "list its values in the domain table")
+
+
+def _domain(levels: Sequence[Level], place: int, alone: Sequence[Domain], numbers: Mapping[str, int]) -> Domain:
+    """The domain of a level: its table's, those above under their names there, and the numbers of rows below."""
+    level, domain = levels[place], alone[place]
+    others = list(reversed(tables.above(levels, place)))
+    below = [levels[other].name for other in tables.below(levels, place)]
+    joining = {level.name: set(level.joining) for level in levels}
+    attributes = [each for each in domain if each.name not in joining[level.name]]
+    attributes += [
+        replace(each, name=column_above(levels[other], each.name))
+        for other in others
+        for each in alone[other]
+        if each.name not in joining[levels[other].name]
+    ]
+    attributes += [
+        Attribute(name, NUMBER_TYPE, nullable=False, low=0, high=numbers[name], source=f"rows of {name}")
+        for name in below
+        if name in numbers
+    ]
+    names = [
+        *domain.columns,
+        *(column_above(levels[other], column) for other in others for column in alone[other].columns),
+        *below,
+    ]
+    parent = None if level.parent is None else levels[level.parent]
+    link = Link(
+        keys=tuple(each.name for each in level.keys),
+        parent=None if parent is None else parent.name,
+        foreign=None if level.foreign is None else level.foreign.name,
+        refers_to=None if level.refers_to is None else level.refers_to.name,
+        below=tuple(below),
+    )
+    return replace(
+        domain,
+        table=level.name,
+        columns=tuple(names),
+        attributes=tuple(attributes),
+        above=tuple(levels[other].name for other in others),
+        link=link,
+    )
