@@ -1,6 +1,6 @@
 """Random trees of tables that keys join, what is asked of them together, and the same rows without one unit.
 
-A root and up to four tables below it, at most two steps down, several below one. Keys are constraints, or rows of
+A root and up to three tables below it, at most two steps down, several below one. Keys are constraints, or rows of
 `mwem_keys`, and then some rows refer to rows that are not there. They are numbers, or texts that differ in their case
 only under a collation; with NULLs; of a table that refers by its own key; beside keys of two columns. A unit is a row
 of the root and all that leads to it, worked out here, in Python, from the rows alone. Some must be refused (`WRONG`).
@@ -44,6 +44,11 @@ class Key:
     refers_columns: tuple[str, ...]
     is_constraint: bool
 
+    @property
+    def constraint(self) -> str:
+        there = f"{quoted(self.refers_to)} ({_listed(self.refers_columns)})"
+        return f"FOREIGN KEY ({_listed(self.columns)}) REFERENCES {there}"
+
     def leads(self, row: Row, there: Row) -> bool:
         """Whether a row refers to another, by their values and not by a collation."""
         values = [row.get(column) for column in self.columns]
@@ -86,11 +91,7 @@ class TreeWorld:
         for table in self.tables.values():
             items = [f"{quoted(column)} {kind}" for column, kind in table.columns.items()]
             items += [f"{kind} ({_listed(columns)})" for kind, columns in table.unique]
-            items += [
-                f"FOREIGN KEY ({_listed(key.columns)}) REFERENCES {quoted(key.refers_to)} ({_listed(key.refers_columns)})"
-                for key in self.keys
-                if key.table == table.name and key.is_constraint
-            ]
+            items += [key.constraint for key in self.keys if key.table == table.name and key.is_constraint]
             con.execute(f"CREATE TABLE {quoted(table.name)} ({', '.join(items)})")
             con.execute(
                 f"""CREATE TABLE {quoted(table.name + "_domain")} AS FROM (VALUES ('a', NULL, '-1', '3'),
@@ -124,7 +125,7 @@ def instance() -> duckdb.DuckDBPyConnection:
 
 def world(chance: random.Random) -> TreeWorld:
     """One of many."""
-    names = chance.sample(NAMES, chance.randrange(2, 6))
+    names = chance.sample(NAMES, chance.randrange(2, 5))
     made = TreeWorld(root=names[0], tables={}, wrong=chance.choice(WRONG) if chance.random() < 0.25 else "")
     for name in names:
         _add_table(chance, made, name)
@@ -133,9 +134,9 @@ def world(chance: random.Random) -> TreeWorld:
     if chance.random() < 0.2:  # what the root leads to is no part of a unit
         made.tables = {"town": Table(name="town", kind="INTEGER", columns=_columns("tid", "INTEGER"))} | made.tables
         made.tables["town"].unique.append(("PRIMARY KEY", ("tid",)))
-        _add_key(made, names[0], "tid", "INTEGER", "town", "tid", is_constraint=True)
+        _add_key(made, names[0], "tid", ("town", "tid", "INTEGER"), is_constraint=True)
     if chance.random() < 0.2:
-        _add_key(made, names[-1], "code", "INTEGER", "codes", "code", is_constraint=chance.random() < 0.5)
+        _add_key(made, names[-1], "code", ("codes", "code", "INTEGER"), is_constraint=chance.random() < 0.5)
     made.rows_per_unit = chance.choice([1, 2, 3])
     if chance.random() < 0.5:
         made.rows_per_unit = {name.capitalize(): chance.choice([1, 2, 3]) for name in names[1:]}
@@ -143,7 +144,7 @@ def world(chance: random.Random) -> TreeWorld:
         [
             _query(chance, made, name)
             for name in names
-            for _ in range(chance.randrange(0 if name == names[0] else 1, 3))
+            for _ in range(chance.choice([0, 1, 2]) if name == names[0] else 1)
         ]
     )
     return made
@@ -167,7 +168,7 @@ def _add_table(chance: random.Random, made: TreeWorld, name: str) -> None:
         if is_own:
             table.kind = table.columns["id"] = parent.kind
         column = "id" if is_own else f"{parent.name} id"
-        _add_key(made, name, column, parent.kind, parent.name, "id", is_constraint=chance.random() < 0.5)
+        _add_key(made, name, column, (parent.name, "id", parent.kind), is_constraint=chance.random() < 0.5)
         if is_own or chance.random() < 0.8:
             table.unique.append((chance.choice(["PRIMARY KEY", "UNIQUE"]), ("id",)))
     if table.unique and table.unique[0][0] == "UNIQUE" and chance.random() < 0.3:
@@ -180,9 +181,9 @@ def _add_table(chance: random.Random, made: TreeWorld, name: str) -> None:
         table.depth = DEEPEST
 
 
-def _add_key(
-    made: TreeWorld, table: str, column: str, kind: str, refers_to: str, other: str, *, is_constraint: bool
-) -> None:
+def _add_key(made: TreeWorld, table: str, column: str, to: tuple[str, str, str], *, is_constraint: bool) -> None:
+    """A column that refers to a column of another table, of that type."""
+    refers_to, other, kind = to
     made.tables[table].columns[column] = kind
     made.keys.append(
         Key(table=table, columns=(column,), refers_to=refers_to, refers_columns=(other,), is_constraint=is_constraint)
@@ -195,23 +196,23 @@ def _add_wrong(chance: random.Random, made: TreeWorld) -> None:
     root, last = made.tables[names[0]], made.tables[names[-1]]
     is_constraint = chance.random() < 0.5
     if wrong == "a key to the table itself" and root.unique:
-        _add_key(made, root.name, "boss", root.kind, root.name, "id", is_constraint=is_constraint)
+        _add_key(made, root.name, "boss", (root.name, "id", root.kind), is_constraint=is_constraint)
     elif wrong == "two parents" and len(names) > 2:
         others = [made.tables[name] for name in names[:-1] if name not in last.above[:1] and made.tables[name].unique]
         other = chance.choice(others or [root])
-        _add_key(made, last.name, "second", other.kind, other.name, "id", is_constraint=is_constraint)
+        _add_key(made, last.name, "second", (other.name, "id", other.kind), is_constraint=is_constraint)
     elif wrong == "two paths":
         doctor = Table(name="doctor", kind="INTEGER", columns=_columns("did", "INTEGER"))
         doctor.unique.append(("PRIMARY KEY", ("did",)))
         made.tables = {root.name: root, "doctor": doctor} | made.tables
-        _add_key(made, "doctor", "root", root.kind, root.name, "id", is_constraint=is_constraint)
-        _add_key(made, last.name, "did", "INTEGER", "doctor", "did", is_constraint=is_constraint)
+        _add_key(made, "doctor", "root", (root.name, "id", root.kind), is_constraint=is_constraint)
+        _add_key(made, last.name, "did", ("doctor", "did", "INTEGER"), is_constraint=is_constraint)
     elif wrong == "a circle" and last.unique:
-        _add_key(made, root.name, "last", last.kind, last.name, "id", is_constraint=False)
+        _add_key(made, root.name, "last", (last.name, "id", last.kind), is_constraint=False)
     elif wrong == "a key that is not kept unique":
         parent = made.tables[last.above[0]]
         made.keys = [key for key in made.keys if key.table != last.name]
-        _add_key(made, last.name, "loose", "INTEGER", parent.name, "a", is_constraint=False)
+        _add_key(made, last.name, "loose", (parent.name, "a", "INTEGER"), is_constraint=False)
     elif wrong == "a table is left out" and any(map(made.below, names[1:])):
         made.named.remove(next(name for name in names[1:] if made.below(name)))
     elif wrong == "a key of two columns":
@@ -225,7 +226,7 @@ def _add_wrong(chance: random.Random, made: TreeWorld) -> None:
                 is_constraint=is_constraint)
         )  # fmt: skip
     elif wrong == "a column called as the table below":
-        made.tables[last.above[0]].columns[last.name.upper()] = "INTEGER"
+        made.tables[last.above[0]].columns[last.name.capitalize()] = "INTEGER"
     elif wrong == "two roots":
         made.tables["alone"] = Table(name="alone", kind="INTEGER", columns=_columns("id", "INTEGER"))
         made.tables["alone"].unique.append(("PRIMARY KEY", ("id",)))
@@ -307,15 +308,20 @@ def neighbours(chance: random.Random, made: TreeWorld, rows: Rows, count: int) -
         gone[made.root] = [rows[made.root][chance.choice(places)]]
         if chance.random() < 0.1:  # rows that lead to one that is not there
             gone[made.root] = [{"id": "q"}, {"id": 9}]
-        for table in made.tables.values():
-            if table.name != made.root:
-                ways = [key for key in made.keys if key.table == table.name]
-                gone[table.name] = [
+        before = -1
+        while before < (before := sum(map(len, gone.values()))):
+            for name, there in rows.items():
+                ways = [key for key in made.keys if key.table == name]
+                gone[name] += [
                     row
-                    for row in rows[table.name]
-                    if any(key.leads(row, there) for key in ways for there in gone[key.refers_to])
+                    for row in there
+                    if not any(row is other for other in gone[name])
+                    and any(key.leads(row, other) for key in ways for other in gone[key.refers_to])
                 ]
-        yield {name: [row for row in each if not any(row is other for other in gone[name])] for name, each in rows.items()}
+        yield {
+            name: [row for row in there if not any(row is other for other in gone[name])]
+            for name, there in rows.items()
+        }
 
 
 def planned(con: duckdb.DuckDBPyConnection, made: TreeWorld) -> tuple[object, TreePlan | None]:
