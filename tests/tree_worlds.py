@@ -260,11 +260,11 @@ def random_rows(chance: random.Random, made: TreeWorld) -> Rows:
     rows: Rows = {name: [] for name in made.tables}
     rows["codes"] = [{"code": number} for number in range(4)]
     for table in made.tables.values():
-        ids: list[object] = ["a", "A", "b", "B", "é", "É"] if table.kind != "INTEGER" else [1, 2, 3, 4, 5, 6]
+        ids: list[object] = list("aAbBcCdDéÉßœ") if table.kind != "INTEGER" else list(range(12))
         keys = [key for key in made.keys if key.table == table.name]
         is_root = not table.above
         heavy = chance.random()
-        for number in range(chance.randrange(1, 6) if is_root else chance.randrange(0, 13)):
+        for _ in range(chance.randrange(4, 13) if is_root else chance.randrange(0, 17)):
             row: Row = {column: _value(chance, column, kind) for column, kind in table.columns.items()}
             for key in keys:
                 there = rows[key.refers_to]
@@ -277,7 +277,7 @@ def random_rows(chance: random.Random, made: TreeWorld) -> Rows:
                     to = there[0] if chance.random() < heavy else chance.choice(there)
                     row |= {one: to.get(two) for one, two in zip(key.columns, key.refers_columns, strict=True)}
             if not any("id" in key.columns for key in keys):
-                row["id"] = number if len(ids) <= number and table.kind == "INTEGER" else chance.choice(ids)
+                row["id"] = chance.choice(ids)
             if _fits(table, rows[table.name], row):
                 rows[table.name].append(row)
     return rows
@@ -285,7 +285,7 @@ def random_rows(chance: random.Random, made: TreeWorld) -> Rows:
 
 def _value(chance: random.Random, column: str, kind: str) -> object:
     if column == "id":
-        return chance.choice([None, "a", "A", "b", "q"] if kind.startswith("VARCHAR") else [None, 1, 2, 3, 9])
+        return chance.choice([None, "a", "A", "b", "q"] if kind.startswith("VARCHAR") else [None, 1, 2, 3, 99])
     return chance.choice(TEXTS if kind.startswith("VARCHAR") else NUMBERS)
 
 
@@ -302,12 +302,10 @@ def _fits(table: Table, rows: Sequence[Row], row: Row) -> bool:
 
 def neighbours(chance: random.Random, made: TreeWorld, rows: Rows, count: int) -> Iterator[Rows]:
     """The same without one unit: a row of the root, there or not, and all rows that lead to it."""
-    places = list(range(len(rows[made.root])))
-    for _ in range(count if places else 0):
+    most, *others = [*([row] for row in rows[made.root]), [{"id": "q"}, {"id": 99}]]  # the last are not there
+    for unit in [most, *chance.sample(others, min(count - 1, len(others)))]:
         gone: dict[str, list[Row]] = {name: [] for name in rows}
-        gone[made.root] = [rows[made.root][chance.choice(places)]]
-        if chance.random() < 0.1:  # rows that lead to one that is not there
-            gone[made.root] = [{"id": "q"}, {"id": 9}]
+        gone[made.root] = unit
         before = -1
         while before < (before := sum(map(len, gone.values()))):
             for name, there in rows.items():

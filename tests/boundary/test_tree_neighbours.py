@@ -53,10 +53,12 @@ class Campaign:
                 made.build(con, fewer)
                 if not draw and not number:
                     assert planned(con, made)[0] == public, (seed, made)
-                self.met["refused" if tree is None else "released"] += 1
-                if tree is not None:
-                    self._compare(made, tree, whole, answered(con, tree))
-        return made, tree is None
+                if tree is None:
+                    self.met["refused"] += 1
+                    return made, True
+                self.met["released"] += 1
+                self._compare(made, tree, whole, answered(con, tree))
+        return made, False
 
     def _compare(self, made: TreeWorld, tree: TreePlan, whole: list[Seen], part: list[Seen]) -> None:
         """Each level's answers, against what its kernel takes for the sensitivity."""
@@ -71,9 +73,9 @@ class Campaign:
 @pytest.mark.parametrize(
     ("worlds", "draws", "each"),
     [
-        (12, 1, 3),
-        pytest.param(100, 2, 4, marks=pytest.mark.thorough),
-        pytest.param(650, 4, 8, marks=pytest.mark.campaign),
+        (12, 1, 4),
+        pytest.param(100, 2, 6, marks=pytest.mark.thorough),
+        pytest.param(680, 6, 12, marks=pytest.mark.campaign),
     ],
 )
 def test_neighbours_of_trees(worlds: int, draws: int, each: int) -> None:
@@ -83,11 +85,12 @@ def test_neighbours_of_trees(worlds: int, draws: int, each: int) -> None:
             for seed in range(start, min(start + 50, worlds)):
                 made, is_refused = asked.ask(con, seed, draws, each)
                 assert is_refused or not made.wrong, (seed, made)
+        print(f"\n{seed + 1} trees: {dict(asked.met)}", end="", flush=True)
     met, pairs = asked.met, asked.met.total()
     moved = {f"{what} at depth {depth}": round(part, 3) for (depth, what), part in sorted(asked.reached.items())}
     print(f"\n{worlds} trees, {pairs} pairs: {dict(met)}; answers move by at most {moved} of what is allowed")
-    assert met["released"] >= pairs / 2
-    assert met["refused"] > pairs / 10
+    assert met["released"] > pairs / 2
+    assert met["refused"] > worlds / 10
     # No bound is idle: those of the root and of what is below it, and of how many rows lead to a row.
     full = {key for key, part in asked.reached.items() if part == 1}
     assert full >= {(1, "columns"), (1, "numbers"), (2, "columns"), (2, "numbers"), (3, "columns")}
