@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from mwem_sql.algebra.arrays import Integers
 from mwem_sql.errors import EngineError, MwemError
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
-from mwem_sql.releases.plan import make_plan
+from mwem_sql.releases.plan import Plan, make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.scan import execution
 from mwem_sql.scan.pushdown import Pushdown
@@ -393,8 +394,19 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
         plan = make_plan(Session.of(con), request)
     except MwemError as refused:
         return Seen(str(refused), None, ())
+    public = shown(plan)
+    try:
+        answers = execution.true_answers(execution.engine_of(con.cursor(), plan.relation), plan.pushdown)
+    except EngineError as failed:
+        return Seen((public, str(failed)), None, (), failed=True)
+    split = queries_and_units(plan.pushdown, answers, made.rows_per_unit)
+    return Seen(public, split, (*(int(bound) for bound in plan.problem.bounds()), 1))
+
+
+def shown(plan: Plan) -> object:
+    """What a call may show of a plan."""
     statements = [statement.sql("duckdb") for part in plan.pushdown.parts for statement in part.statements]
-    shown = (
+    return (
         statements,
         plan.relation.columns,
         sorted(plan.compiled.classes),
@@ -402,24 +414,34 @@ def look(con: duckdb.DuckDBPyConnection, made: World, table: str = "asked") -> S
         repr(plan.schedule),
         len(plan.problem.queries),
     )
-    try:
-        answers = execution.true_answers(execution.engine_of(con.cursor(), plan.relation), plan.pushdown)
-    except EngineError as failed:
-        return Seen((shown, str(failed)), None, (), failed=True)
-    split = queries_and_units(plan.pushdown, answers, made.rows_per_unit)
-    return Seen(shown, split, (*(int(bound) for bound in plan.problem.bounds()), 1))
+
+
+def compared(whole: Seen, part: Seen, rows_per_unit: int, met: Counter[str], case: object) -> float:
+    """How far answers moved at most, of what neighbours show the same of; refused if they do not."""
+    assert not whole.failed and not part.failed, case  # after the plan nothing fails, whatever a row is
+    assert part.public == whole.public, case
+    if whole.answers is None or part.answers is None:
+        met["refused"] += 1
+        return 0.0
+    met["released"] += 1
+    return largest_move(whole, part, rows_per_unit, case)
 
 
 def largest_move(whole: Seen, part: Seen, rows_per_unit: int, case: object) -> float:
     """How far answers moved at most, as a part of what noise covers; refused if one moved by more."""
+    return max(moves(whole, part, rows_per_unit, case))
+
+
+def moves(whole: Seen, part: Seen, rows_per_unit: int, case: object) -> list[float]:
+    """How far each answer moved, as a part of what noise covers; refused if one moved by more."""
     assert whole.answers is not None and part.answers is not None
-    reached = 0.0
+    out = []
     for one, other, bound in zip(whole.answers, part.answers, whole.bounds, strict=True):
         moved = sum(abs(x - y) for x, y in zip(one, other, strict=True))
         allowed = bound * rows_per_unit
         assert moved <= allowed, (case, moved, allowed)
-        reached = max(reached, moved / allowed)
-    return reached
+        out.append(moved / allowed)
+    return out
 
 
 def queries_and_units(pushdown: Pushdown, answers: Integers, rows_per_unit: int) -> tuple[tuple[int, ...], ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from mwem_sql.boundary.scope import EVERYTHING, Key, Scope, kind_of
-from mwem_sql.errors import RELEASE, BudgetError, MwemError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, literal, refuse
 from mwem_sql.kernel.budget import MINIMUM_DELTA, Budget
 from mwem_sql.kernel.composition import Composition
 from mwem_sql.kernel.scales import LARGEST_RHO, pure_rho, zcdp_epsilon, zcdp_rho
@@ -170,10 +170,13 @@ class Cap:
             hint = "give delta := 1e-6, or another small number, so that they can be counted"
             what = f"delta (0) does not fit {table}: it has releases with delta above 0"
             raise refuse(BudgetError, "mwem_budget", what, hint)
-        other = {charge.protects for charge in charges if not self.counts(charge)}
-        if other:
-            what = f"a cap for {self.protects} cannot count releases of {table} that protect {min(other)}"
-            raise refuse(BudgetError, "mwem_budget", what, "set it with their unit and rows_per_unit")
+        other = min((each for each in charges if not self.counts(each)), key=lambda each: each.protects, default=None)
+        if other is not None:
+            what = f"a cap for {self.protects} cannot count releases of {table} that protect {other.protects}"
+            cure = "their unit and rows_per_unit"
+            if other.unit is not None and other.rows_per_unit is None:
+                cure = f"unit := {literal(other.unit)}"
+            raise refuse(BudgetError, "mwem_budget", what, f"set it with {cure}")
 
     def _too_much(self, table: str, charge: Charge, left: Fraction, failures: Fraction) -> MwemError:
         epsilon, delta = float(charge.budget.epsilon), float(charge.budget.delta)

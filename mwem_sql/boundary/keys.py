@@ -107,10 +107,13 @@ class Keys:
         return tuple(out)
 
     def public_near(self, tables: Sequence[Name]) -> tuple[str, ...]:
-        """The marks of public tables that keys of some tables refer to, or the other way round."""
+        """The marks of other public tables that keys of some tables refer to, or the other way round.
+
+        Not of these themselves: one that is charged is public no more, and the release is of it all the same.
+        """
         near = {key.refers_to for key in self.foreign_keys if key.table in tables}
         near |= {key.table for key in self.foreign_keys if key.refers_to in tables}
-        return tuple(sorted(self.marks[table] for table in near if table in self.marks))
+        return tuple(sorted(self.marks[table] for table in near.difference(tables) if table in self.marks))
 
     def named(self, table: Name, columns: Sequence[str]) -> dict[Name, tuple[str, ...]]:
         """Of which tables some columns name at most one row, and by which of their columns, in the same order.

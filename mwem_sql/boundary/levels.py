@@ -63,6 +63,10 @@ def read_levels(con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Pla
     if twice is not None:
         raise _refused(f"tables ({', '.join(map(literal, texts))}) has {twice!r} twice", "name each table once")
     keys = Keys.of(con, names[0], RELEASE)
+    public = next((name.table for name in names if keys.is_public(name)), None)
+    if public is not None:
+        what = f"table ({public!r}) is public by the curator's word, so that no key leads to it"
+        raise _refused(what, "leave it out: its rows need no protection")
     leads = [[key for key in keys.foreign(name) if key.refers_to in names] for name in names]
     for name, each in zip(names, leads, strict=True):
         _check_keys(name.table, each)

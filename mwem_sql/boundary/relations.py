@@ -79,7 +79,9 @@ def describe(
             "and COMMIT",
         )
     if unit is not None and name is not None and all(fold(column.name) != fold(unit) for column in relation.columns):
-        table = catalog.find(con, unit, place)
+        # Keys do not leave a schema: a table that is a unit is beside the relation, or beside what a view reads.
+        beside = Place(name[0].database, name[0].schema)
+        table = catalog.find(con, unit, beside) or catalog.find(con, unit, place)
         if table is not None:
             relation = _describe(con, *name, function, DEEPEST, unit=table[0])
     for column, reason in relation.odd.items():

@@ -25,6 +25,7 @@ from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import Level, column_above, level_rows, read_levels, unit_column
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.compile.read import read_workload
+from mwem_sql.domains.classes import MAX_VALUES
 from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.levels import level_domains
 from mwem_sql.errors import (
@@ -114,8 +115,8 @@ def _rows_per_unit(given: object) -> int | dict[str, int]:
 
 def _count(name: str, value: object) -> int:
     number = read_number(value)
-    if number is None or not 1 <= number <= 10**6 or number % 1:
-        what = f"{name} ({value!r}) must be a whole number from 1 to 1,000,000"
+    if number is None or not 1 <= number < MAX_VALUES or number % 1:
+        what = f"{name} ({value!r}) must be a whole number from 1 to {MAX_VALUES - 1:,}"
         raise refuse(OptionError, RELEASE, what, "give a number, or one for each table: {visit: 20}")
     return int(number)
 
@@ -149,8 +150,13 @@ class TreePlan:
     @property
     def protects(self) -> str:
         """Whose rows neighbouring databases differ by, in words."""
-        below = [f"{one.request.rows_per_unit:,} rows of {one.level.name}" for one in self.levels[1:]]
-        return f"{protected(self.root.level.name, None)}, at most {' and '.join(below)}"
+        return protects(self.root.level.name, {one.level.name: one.request.rows_per_unit for one in self.levels[1:]})
+
+
+def protects(root: str, most: Mapping[str, int]) -> str:
+    """Whose rows neighbouring databases differ by, in words. `most` has for each table below how many rows are used."""
+    below = [f"{rows:,} row{'s' if rows > 1 else ''} of {name}" for name, rows in most.items()]
+    return f"{protected(root, None)}, at most {' and '.join(below)}"
 
 
 @uncollected()
@@ -236,7 +242,8 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
     cap = ledger.cap
     if cap is not None and (cap.rows_per_unit is not None or fold(cap.unit or "") != fold(root.name)):
         what = f"the cap on {root.name} is for {cap.protects}, and a release of several tables protects one {root.name}"
-        hint = f"have the curator decide: CALL mwem_budget('{root.name}', epsilon, unit := '{root.name}')"
+        named = literal(root.table.name.text(session.place))
+        hint = f"have the curator decide: CALL mwem_budget({named}, epsilon, unit := {literal(root.name)})"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 
@@ -267,7 +274,7 @@ def _by_level(levels: Sequence[Level], domains: Sequence[Domain], workload: Work
             )
         out[place].append(query)
     for place, level in enumerate(levels):
-        _check_keys(level, domains[place], out[place])
+        _check_keys(levels, place, domains[place], out[place])
         if place and not out[place]:
             what = f"no row of the workload is about rows of {level.name}"
             hint = f"add one, with of := {literal(level.name)}; or leave the table out"
@@ -297,16 +304,17 @@ def _table_of(levels: Sequence[Level], domains: Sequence[Domain], query: Query, 
     raise refuse(WorkloadError, RELEASE, what, f"say which: of := {literal(levels[fitting[0]].name)}")
 
 
-def _check_keys(level: Level, domain: Domain, queries: Sequence[Query]) -> None:
+def _check_keys(levels: Sequence[Level], place: int, domain: Domain, queries: Sequence[Query]) -> None:
     """Keys are numbers that mean nothing: nobody can ask about them."""
     if not queries:
         return
+    keys = dict.fromkeys(levels[place].joining, levels[place].name)
+    for other in map(levels.__getitem__, tables.above(levels, place)):
+        keys |= {column_above(other, key): other.name for key in other.joining}
     read = {name for parts in read_workload(domain, _plain(queries)).parts for part in parts for name in part.columns}
-    key_read = next((name for name in level.joining if name in read), None)
-    if key_read is not None:
-        what = (
-            f"the workload asks about {key_read} of {level.name}, which is a key: synthetic rows have new numbers there"
-        )
+    key = next((name for name in keys if name in read), None)
+    if key is not None:
+        what = f"the workload asks about {key} of {keys[key]}, which is a key: synthetic rows have new numbers there"
         raise refuse(WorkloadError, RELEASE, what, "ask about other columns, or about how many rows lead to a row")
 
 

@@ -198,7 +198,7 @@ def _plan(
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")
     schedule = _schedule(request, strategy, problem, in_rho=in_rho or subject.part < 1, part=subject.part)
-    _check_rows(request, schedule)
+    _check_rows(request, schedule, subject)
     _check_always(request, problem, schedule)
     scanned = compiled.classes | {detail.name: detail.cells for detail in problem.details.values()}
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
@@ -354,7 +354,7 @@ def _check_room(request: Request, compiled: Compiled) -> None:
         )
 
 
-def _check_rows(request: Request, schedule: Schedule) -> None:
+def _check_rows(request: Request, schedule: Schedule, subject: Subject) -> None:
     """Whether the default number of rows, the noisy n, will be one that can be written."""
     if request.rows is not None:
         return
@@ -364,7 +364,8 @@ def _check_rows(request: Request, schedule: Schedule) -> None:
     share = schedule.share("total") or schedule.share("first") or schedule.typical
     if request.total is None and schedule.composition.scale(share) > MAX_UNCERTAINTY:
         what = f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise"
-        raise refuse(OptionError, RELEASE, what, "give rows := 1000, or another number; or raise epsilon")
+        hint = "raise epsilon" if subject.part < 1 else "give rows := 1000, or another number; or raise epsilon"
+        raise refuse(OptionError, RELEASE, what, hint)
 
 
 def _check_always(request: Request, problem: Problem, schedule: Schedule) -> None:

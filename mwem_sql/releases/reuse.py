@@ -201,9 +201,12 @@ def _private_names(
 
 
 def stored_release(
-    con: duckdb.DuckDBPyConnection, output: Name, fingerprint: RequestHash, request: Request
+    con: duckdb.DuckDBPyConnection, output: Name, fingerprint: RequestHash, request: Request, *, named: bool = True
 ) -> dict[str, Any] | None:
-    """The stored release of this very request; an OutputError if the name is taken by anything else."""
+    """The stored release of this very request; an OutputError if the name is taken by anything else.
+
+    `named`: a call may name its output.
+    """
     releases = store.releases_of(con, output)
     for facts in releases:
         if facts["request"] == fingerprint.hash:
@@ -216,12 +219,14 @@ def stored_release(
             OutputError,
             RELEASE,
             f"output ({output}) holds a release of another request",
-            "choose another output, or give a new version := '...' to make and charge a new release under this name"
+            ("choose another output, or " if named else "")
+            + "give a new version := '...' to make and charge a new release under this name"
             + changes(releases[0].get("asked"), fingerprint.content, request.workload.queries),
         )
     if catalog.find(con, output.quoted(), catalog.Place(output.database, output.schema)) is not None:
         what = f"output ({output}) exists and is not a release"
-        raise refuse(OutputError, RELEASE, what, "choose another name with output := '...', or drop it first")
+        hint = "choose another name with output := '...', or drop it first"
+        raise refuse(OutputError, RELEASE, what, hint if named else "drop it first, or give it another name")
     return None
 
 
@@ -263,7 +268,7 @@ def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name], v
         if output is not None and tuple(table.identity) not in names:
             what = f"output ({output}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
             hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
-            raise refuse(OutputError, RELEASE, what, f"{hint}; or choose another output")
+            raise refuse(OutputError, RELEASE, what, hint + ("; or choose another output" if len(outputs) == 1 else ""))
 
 
 def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:

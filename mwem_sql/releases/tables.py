@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from mwem_sql.accounting.caps import Charge, protected
+from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Receipt
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
@@ -31,7 +31,7 @@ from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
-from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
+from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, protects, same_rows
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 from mwem_sql.releases.run import (
@@ -149,10 +149,13 @@ def _fingerprint(
         for text, (private, output) in zip(request.tables, named, strict=True)
     )
     most = request.rows_per_unit
-    numbers = most if isinstance(most, int) else sorted(most.items())
+    numbers = most if isinstance(most, int) else dict(sorted(most.items()))
     whole = json.dumps([[one.hash for _, one in each], numbers])
     content = json.loads(each[0][1].content)
-    content |= {"rows_per_unit": str(numbers), "table": [json.loads(one.content)["table"] for _, one in each]}
+    content |= {
+        "rows_per_unit": json.dumps(numbers).replace('"', ""),
+        "table": [json.loads(one.content)["table"] for _, one in each],
+    }
     return RequestHash(hashlib.sha256(whole.encode()).hexdigest(), json.dumps(content, sort_keys=True))
 
 
@@ -160,7 +163,7 @@ def _stored(
     con: duckdb.DuckDBPyConnection, request: TablesRequest, outputs: Sequence[Name], fingerprint: RequestHash
 ) -> list[Stored] | None:
     """The stored releases of this very request, each after its parent; None if there are none."""
-    facts_of = [reuse.stored_release(con, output, fingerprint, request.first) for output in outputs]
+    facts_of = [reuse.stored_release(con, output, fingerprint, request.first, named=False) for output in outputs]
     if all(facts is None for facts in facts_of):
         return None
     for output, facts in zip(outputs, facts_of, strict=True):
@@ -295,8 +298,7 @@ def _restore(session: Session, request: TablesRequest, stored: Sequence[Stored])
 
 def _protects(stored: Sequence[Stored]) -> str:
     """Whose rows neighbouring databases differ by, in words."""
-    below = [f"{one.facts['rows_per_unit']:,} rows of {one.domain.table}" for one in stored[1:]]
-    return f"{protected(stored[0].domain.table, None)}, at most {' and '.join(below)}"
+    return protects(stored[0].domain.table, {one.domain.table: one.facts["rows_per_unit"] for one in stored[1:]})
 
 
 def _warnings(tree: TreePlan, made: Sequence[Made]) -> Iterator[str]:

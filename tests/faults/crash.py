@@ -6,7 +6,8 @@ file.
     python tests/faults/crash.py full N     no room on the disk, at N sizes
     python tests/faults/crash.py locked     the folder of the database cannot be written
 
-Prints one JSON object: how often each outcome was seen. `nothing`: no debit, no output. `debit`: an entry and nothing
+Each of all `RELEASES`: of a table, of one whose output is in another file, and of several tables; `steps 1 tables`
+names one of them. Prints one JSON object: how often each outcome was seen of each. `nothing`: no debit, no output. `debit`: an entry and nothing
 else. `complete`: everything. Anything else is a fault and ends in an error. This process imports and forks, but never
 opens DuckDB itself.
 """
@@ -25,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,12 @@ from mwem_sql.scan import execution
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import PEOPLE
 
+PERSONS = """
+    CREATE TABLE person (pid INTEGER PRIMARY KEY, old BOOLEAN NOT NULL);
+    CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid INTEGER REFERENCES person (pid), home BOOLEAN NOT NULL);
+    INSERT INTO person SELECT i, i % 3 = 0 FROM range(60) t(i);
+    INSERT INTO visit SELECT i, i % 60, i % 2 = 0 FROM range(100) t(i);
+    CREATE TABLE questions AS SELECT unnest(['person', 'visit']) AS "of", unnest(['old', 'home']) AS predicate"""
 NOBODY = 65534
 UNFINISHED = "did not come to its end"
 
@@ -102,11 +110,45 @@ def in_child(act: Callable[[], Any], seconds: float | None = None) -> tuple[int,
     return status, json.loads(text) if text else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A call, and the tables that it makes in a database."""
+
+    table: str | list[str]
+    workload: str
+    database: str
+    outputs: tuple[str, ...]
+    options: dict[str, Any]
+
+    def run(self, con: duckdb.DuckDBPyConnection, **more: Any) -> bool:
+        """Whether it was there already."""
+        made = mwem_sql.release(con, self.table, self.workload, 1, **self.options, **more)
+        return all(one.reused for one in (made if isinstance(made, tuple) else [made]))
+
+
+RELEASES = {
+    "table": Release(
+        table="people", workload="workload", database="private", outputs=("people_synthetic",),
+        options={"rounds": 2, "rows": 50},
+    ),
+    "elsewhere": Release(
+        table="people", workload="workload", database="pub", outputs=("x",),
+        options={"rounds": 2, "rows": 50, "output": "pub.main.x"},
+    ),
+    "tables": Release(
+        table=["person", "visit"], workload="questions", database="private",
+        outputs=("person_synthetic", "visit_synthetic"), options={"rows_per_unit": 3},
+    ),
+}  # fmt: skip
+
+
 def make(folder: Path) -> None:
     con = mwem_sql.connect(folder / "private.duckdb")
     con.execute(PEOPLE)
+    con.execute(PERSONS)
     con.execute(f"ATTACH '{folder / 'pub.duckdb'}' AS pub")
     con.execute("CALL mwem_budget('people', 10)").fetchall()
+    con.execute("CALL mwem_budget('person', 10, unit := 'person')").fetchall()
     con.close()
 
 
@@ -116,54 +158,52 @@ def connect(folder: Path) -> duckdb.DuckDBPyConnection:
     return con
 
 
-def attempt(folder: Path, output: str, steps: Steps) -> int:
+def attempt(folder: Path, release: Release, steps: Steps) -> int:
     """One release; the number of its steps."""
     con = connect(folder)
     # type: ignore[method-assign]
     Kernel.select, Kernel.measure = steps.around(Kernel.select), steps.around(Kernel.measure)
-    execution.true_answers, store.write_table = steps.around(execution.true_answers), steps.around(store.write_table)
+    execution.all_answers, store.write_table = steps.around(execution.all_answers), steps.around(store.write_table)
     fresh = Session.cursor
     # type: ignore[method-assign, assignment, return-value]
     Session.cursor = lambda session: Watched(fresh(session), steps)
-    mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+    release.run(con)
     con.close()
     return steps.count
 
 
-def outcome(folder: Path, output: str) -> str:
+def outcome(folder: Path, release: Release) -> str:
     """What a dead process left behind, and that the same call again does what it must."""
     con = connect(folder)
-    database, _, table = output.rpartition(".main.")
+    database = release.database
     known = {row[0] for row in con.execute("SELECT database_name || '.' || table_name FROM duckdb_tables()").fetchall()}
     entries = con.execute("SELECT output, status, intact, epsilon FROM mwem_ledger()").fetchall()
     assert len(entries) <= 1, entries
     assert all(entry[2] for entry in entries), "the journal does not agree"
+
+    def count(table: str) -> int:
+        return int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
     metadata = [f"{database}.mwem.{name}" for name in ("releases", "measurements", "factors")]
-    counts = [
-        con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] if f"{database}.releases" in known else 0
-        for name in metadata
-    ]
-    rows = con.execute(f"SELECT count(*) FROM {output}").fetchall()[0][0] if f"{database}.{table}" in known else 0
-    call = f"CALL mwem_release('people', workload, 1, rounds := 2, rows := 50, output := '{output}'{{}})"
+    counts = [count(name) if f"{database}.releases" in known else 0 for name in metadata]
+    rows = [count(f"{database}.main.{output}") for output in release.outputs if f"{database}.{output}" in known]
 
-    def again(version: str = "") -> bool:
-        return bool(con.execute(call.format(version)).fetchall()[0][11])
-
-    if rows == 50 and counts[0] == 1 and all(counts) and entries[0][1] == "done":
+    if len(rows) == counts[0] == len(release.outputs) and all(counts) and entries[0][1] == "done":
         found = "complete"
-        assert again()
+        assert rows[0] == release.options.get("rows", rows[0])
+        assert release.run(con)
     elif not rows and not any(counts) and not entries:
         found = "nothing"
-        assert not again()
+        assert not release.run(con)
     elif not rows and not any(counts) and entries[0][1] in {"open", "failed"}:
         found = "debit"
         try:
-            again()
-        except duckdb.Error as error:
+            release.run(con)
+        except mwem_sql.MwemError as error:
             assert UNFINISHED in str(error), error  # noqa: PT017
         else:
             raise AssertionError("charged again without a word")
-        assert not again(", version := 'again'")
+        assert not release.run(con, version="again")
     else:
         raise AssertionError(f"half-written: {entries} {counts} {rows}")
     spent = con.execute("SELECT count(*), sum(epsilon) FROM mwem.ledger").fetchall()
@@ -172,15 +212,15 @@ def outcome(folder: Path, output: str) -> str:
     return found
 
 
-def killed_at(step: int, folder: Path, output: str) -> None:
-    in_child(lambda: attempt(folder, output, Steps(step)))
+def killed_at(step: int, folder: Path, release: Release) -> None:
+    in_child(lambda: attempt(folder, release, Steps(step)))
 
 
-def killed_after(seconds: float, folder: Path, output: str) -> None:
-    in_child(lambda: attempt(folder, output, Steps()), seconds)
+def killed_after(seconds: float, folder: Path, release: Release) -> None:
+    in_child(lambda: attempt(folder, release, Steps()), seconds)
 
 
-def starved(limit: int, folder: Path, output: str) -> None:
+def starved(limit: int, folder: Path, release: Release) -> None:
     """A release on a disk where no file may grow beyond a limit."""
 
     def act() -> None:
@@ -188,21 +228,20 @@ def starved(limit: int, folder: Path, output: str) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         with suppress(mwem_sql.MwemError, duckdb.Error):
-            mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+            release.run(con)
 
     status, told = in_child(act)  # which ends it without tidying up, as if the disk stayed full
     assert status == 0, told
 
 
-def locked_out(folder: Path, output: str) -> None:
+def locked_out(folder: Path, release: Release) -> None:
     """A release in a folder that takes no new file."""
 
     def act() -> str:
         if os.getuid() == 0:
             os.setuid(NOBODY)
         try:
-            con = connect(folder)
-            mwem_sql.release(con, "people", "workload", 1, rounds=2, rows=50, output=output)
+            release.run(connect(folder))
         except (mwem_sql.MwemError, duckdb.Error) as error:
             return str(error)
         raise AssertionError("the folder could be written")
@@ -216,56 +255,57 @@ def locked_out(folder: Path, output: str) -> None:
     assert status == 0, told
 
 
-def written(folder: Path, steps: int) -> int:
+def written(folder: Path, release: Release, steps: int) -> int:
     """How large a file a release writes before DuckDB takes stock: what is left if it is killed at its last step."""
-    killed_at(steps - 1, folder, OUTPUTS[1])  # of which the steps are
+    killed_at(steps - 1, folder, release)
     return max(path.stat().st_size for path in folder.glob("*.wal"))
 
 
-def faults(
-    what: str, number: int, steps: int, seconds: float, size: Callable[[], int]
-) -> list[Callable[[Path, str], None]]:
+Fault = Callable[[Path, Release], None]
+
+
+def faults(what: str, number: int, steps: int, seconds: float, size: Callable[[], int]) -> list[Fault]:
     if what == "steps":
         return [partial(killed_at, step) for step in range(steps - 1, -1, -(number or 1))]
     if what == "random":
         chance = random.SystemRandom()
-        return [partial(killed_after, chance.uniform(0, 1.2 * seconds)) for _ in range(number // len(OUTPUTS))]
+        return [partial(killed_after, chance.uniform(0, 1.2 * seconds)) for _ in range(number // len(RELEASES))]
     if what == "full":
         most = 1.2 * size()
         return [partial(starved, int(most * k / number)) for k in range(1, number + 1)]
     return [locked_out]
 
 
-OUTPUTS = ("private.main.people_synthetic", "pub.main.x")
-
-
-def main(what: str, number: str = "0") -> dict[str, int]:
+def tried(folder: Path, release: Release, what: str, number: int) -> dict[str, int]:
+    """How often each outcome was seen of a release, and the number of its steps."""
     seen: Counter[str] = Counter()
+    started = time.monotonic()
+    trial = folder / "trial"
+
+    def fresh() -> Path:
+        shutil.rmtree(trial, ignore_errors=True)
+        return Path(shutil.copytree(folder / "template", trial))
+
+    status, steps = in_child(lambda: attempt(fresh(), release, Steps()))
+    assert status == 0, steps
+    seconds = time.monotonic() - started
+    for fault in faults(what, number, steps, seconds, lambda: written(fresh(), release, steps)):
+        fault(fresh(), release)
+        status, found = in_child(partial(outcome, trial, release))
+        if status:
+            raise SystemExit(f"{fault} {release}: {found} ({status})")
+        seen[found] += 1
+    return {**seen, "steps": steps}
+
+
+def main(what: str, number: str = "0", only: str = "") -> dict[str, dict[str, int]]:
     with tempfile.TemporaryDirectory() as name:
         template = Path(name) / "template"
         template.mkdir()
         status, told = in_child(lambda: make(template))
         assert status == 0, told
-        started = time.monotonic()
-        status, steps = in_child(
-            lambda: attempt(Path(shutil.copytree(template, Path(name) / "counted")), OUTPUTS[1], Steps())
-        )
-        assert status == 0, steps
-        seconds = time.monotonic() - started
-
-        def size() -> int:
-            return written(Path(shutil.copytree(template, Path(name) / "written")), steps)
-
-        for turn, fault in enumerate(faults(what, int(number), steps, seconds, size)):
-            for output in OUTPUTS if what != "steps" or number == "0" else OUTPUTS[turn % 2 :][:1]:
-                folder = Path(shutil.copytree(template, Path(name) / "trial"))
-                fault(folder, output)
-                status, found = in_child(partial(outcome, folder, output))
-                if status:
-                    raise SystemExit(f"{fault} {output}: {found} ({status})")
-                seen[found] += 1
-                shutil.rmtree(folder)
-    return {**seen, "steps": steps}
+        names = [only] if only else list(RELEASES)
+        return {label: tried(Path(name), RELEASES[label], what, int(number)) for label in names}
 
 
 if __name__ == "__main__":
