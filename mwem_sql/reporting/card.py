@@ -130,9 +130,10 @@ def joined(domain: Domain) -> list[str]:
         return []
     out = []
     if link.parent is not None:
+        numbers = "a new number" if len(link.foreign) == 1 else "new numbers"
         out.append(
-            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
-            f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
+            f"Each row leads to a row of {link.parent}_synthetic by {', '.join(link.foreign)}, {numbers}. How rows that"
+            f" lead to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
     if link.below:
         out.append(

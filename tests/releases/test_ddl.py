@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from mwem_sql.platform.catalog import Name
 from mwem_sql.releases import ddl
-from mwem_sql.synthesis.values import KeyColumn, SyntheticRows
+from mwem_sql.synthesis.values import SyntheticRows, TableKey
 
 NONE = pa.RecordBatchReader.from_batches(pa.schema({}), [])
 
@@ -15,9 +15,9 @@ NONE = pa.RecordBatchReader.from_batches(pa.schema({}), [])
 def test_keys_are_declared() -> None:
     parent = SyntheticRows(
         {"id": "BIGINT", "other id": "BIGINT", "sex": "ENUM('F', 'M')"}, NONE,
-        {"id": KeyColumn("PRIMARY KEY"), "other id": KeyColumn("UNIQUE")},
+        [TableKey("PRIMARY KEY", ("id",)), TableKey("UNIQUE", ("other id",))],
     )  # fmt: skip
-    child = SyntheticRows({"id": "BIGINT"}, NONE, {"id": KeyColumn("FOREIGN KEY", ("the parent", "other id"))})
+    child = SyntheticRows({"id": "BIGINT"}, NONE, [TableKey("FOREIGN KEY", ("id",), ("the parent", ("other id",)))])
     with duckdb.connect() as con:
         con.execute(ddl.create(Name("memory", "main", "the parent"), parent))
         con.execute(ddl.create(Name("memory", "main", "child"), child))

@@ -87,7 +87,7 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
 
 
 def test_tables_that_are_joined_say_what_is_not_kept() -> None:
-    link = Link(keys=("vid",), parent="person", foreign="pid", refers_to="pid", below=("drug", "bill"))
+    link = Link(keys=(("vid",),), parent="person", foreign=("pid",), refers_to=("pid",), below=("drug", "bill"))
     words = card.joined(Domain("visit", (), (), link=link))
     assert "leads to a row of person_synthetic by pid" in words[0] and "is not kept" in words[0]
     assert words[1].startswith("Rows of drug_synthetic and bill_synthetic lead to these rows. How such tables")
