@@ -73,8 +73,8 @@ class Level:
 
     def keeping(self, read: Collection[str]) -> Level:
         """Without keys of columns that are asked about: those columns have values and no numbers."""
-        asked = set(read) - set(self.joining)
-        kept = tuple(key for key in self.keys if key in self.needed or asked.isdisjoint(each.name for each in key))
+        values = set(read) - set(self.joining)
+        kept = tuple(key for key in self.keys if key in self.needed or values.isdisjoint(each.name for each in key))
         return replace(self, keys=kept, needed=kept)
 
 
@@ -108,7 +108,7 @@ def read_levels(
     members, keys = _members(con, texts, place, within)
     names = [member.base for member in members]
     shown = [fold(member.name) for member in members]
-    twice = next((k for k, name in enumerate(names) if names.count(name) > 1 or shown.count(shown[k]) > 1), None)
+    twice = next((k for k, name in enumerate(names) if name in names[:k] or shown[k] in shown[:k]), None)
     if twice is not None:
         what = f"tables ({', '.join(map(literal, texts))}) has {texts[twice]!r} twice"
         raise _refused(what, "name each table once, or one view of it")

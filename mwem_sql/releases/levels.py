@@ -160,6 +160,8 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         for level, domain in zip(levels, alone, strict=True):
             _check_alone(level, domain)
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
+        text = DIALECTS[levels[0].table.dialect].text
+        rows = [level_rows(levels, place, numbers, text) for place in places]
         domains = [_domain(levels, place, alone, numbers) for place in places]
         questions = by_level(levels, domains, request.first.workload)
         # Columns that nobody asks about may be numbers of keys.
@@ -187,7 +189,7 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     plans = []
     for place in places:
         subject = Subject(
-            relation=level_rows(levels, place, numbers, DIALECTS[levels[0].table.dialect].text),
+            relation=rows[place],
             unit=_unit(levels, place, most) if place else None,
             part=parts[place],
             above=frozenset(columns_above(levels, place)).intersection(drafts[place].compiled.classes),

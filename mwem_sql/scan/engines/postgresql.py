@@ -85,25 +85,25 @@ class TransactionSnapshot:
         """The relation, locked against DDL until the transaction ends: what is described is what is read."""
         with spoken_by(function):
             catalog = Catalog(self.rows, self._identity)
-            (relation,) = self._found(catalog, [parts])
+            (relation,) = self._named(catalog, [parts])
             return catalog.facts(relation, self.locked)
 
     def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
         """Several relations, all locked before the snapshot is taken, and the keys that the snapshot has."""
         with spoken_by(function):
             catalog = Catalog(self.rows, self._identity)
-            facts = tuple(catalog.facts(relation, self.locked) for relation in self._found(catalog, names))
+            facts = tuple(catalog.facts(relation, self.locked) for relation in self._named(catalog, names))
             return linked(self.rows, self._identity, facts)
 
-    def _found(self, catalog: Catalog, names: Sequence[Sequence[str]]) -> list[CatalogRow]:
+    def _named(self, catalog: Catalog, names: Sequence[Sequence[str]]) -> list[CatalogRow]:
         """The relations under some names, locked."""
-        found = [catalog.find(parts) for parts in names]
+        relations = [catalog.find(parts) for parts in names]
         before = [(relation["schema"], relation["name"]) for relation in self._relations]
         if not before:
-            self._lock(found)
-        elif before != [(relation["schema"], relation["name"]) for relation in found]:
+            self._lock(relations)
+        elif before != [(relation["schema"], relation["name"]) for relation in relations]:
             raise ValueError("a snapshot is of certain relations: others would be locked after the snapshot was taken")
-        return found
+        return relations
 
     def _lock(self, relations: list[CatalogRow]) -> None:
         """End the transaction in which names were looked up, and begin the one that reads, with the locks.
