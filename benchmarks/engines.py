@@ -134,6 +134,16 @@ def in_file(con: duckdb.DuckDBPyConnection, rows: int, folder: Path) -> Iterator
     mwem_sql.detach(con, "apart")
 
 
+def postgresql_process(port: int) -> int:
+    """The server's first process."""
+    lines = {path: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
+    return next(
+        int(path.parent.name)
+        for path, line in lines.items()
+        if f"-p\0{port}\0".encode() in line and b"postgres" in line
+    )
+
+
 @contextmanager
 def in_postgresql(con: duckdb.DuckDBPyConnection, rows: int, _folder: Path) -> Iterator[Where]:
     from adbc_driver_postgresql import dbapi  # noqa: PLC0415
@@ -147,12 +157,7 @@ def in_postgresql(con: duckdb.DuckDBPyConnection, rows: int, _folder: Path) -> I
             cursor.execute("ANALYZE rows")
             cursor.execute("SELECT pg_postmaster_start_time()::text AS t")
             cursor.fetch_arrow_table()
-            found = Path("/proc").glob("[0-9]*/cmdline")
-            root = next(
-                int(path.parent.name)
-                for path in found
-                if f"-p\0{port}\0".encode() in path.read_bytes() and b"postgres" in path.read_bytes()
-            )
+            root = postgresql_process(port)
 
             def bare(text: str) -> object:
                 with dbapi.connect(uri, autocommit=True) as own, own.cursor() as inner:

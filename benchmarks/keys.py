@@ -1,25 +1,37 @@
-"""How long the scan of a view along a key takes, beside DuckDB's own GROUP BY over the same join.
+"""How long scans along keys take, of a view and of a release of several tables, beside an engine's own GROUP BY.
 
-python benchmarks/keys.py --rows 10_000_000 --parents 1_000_000 --runs 5
+python benchmarks/keys.py --rows 10_000_000 --parents 1_000_000 --runs 5 --engines duckdb,postgres
 
-Runs take turns, and medians of processor time are compared: other work may share the machine. The public join has no
-unit. With a unit every scan ranks the rows of each, as it does in a flat table: that is what it is compared with.
+Runs take turns, and medians of processor time are compared, of client and server together: other work may share the
+machine. The public join has no unit. With a unit every scan ranks the rows of each, as it does in a flat table: that is
+what it is compared with. A level below the root is shown without ranks, too: then it is a GROUP BY over a join.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 
 import duckdb
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
+
+import servers
+from engines import Where, postgresql_process
 
 import mwem_sql
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.platform.session import Session
+from mwem_sql.releases.levels import TablesRequest, plan_tree
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
+from mwem_sql.scan.dialects import DIALECTS
+from mwem_sql.scan.pushdown import plan_pushdown
 from mwem_sql.workload import Workload
 
 SETUP = """
@@ -40,6 +52,19 @@ ROWS = """
     INSERT INTO code SELECT i, hash(i) % 20 FROM range({parents}) t(i);
     INSERT INTO visit SELECT hash(i) % {parents}, hash(i + 7) % {parents}, i % 5 FROM range({rows}) t(i);
     INSERT INTO flat SELECT v.pid, v.kind, p.sex, p.age FROM visit v JOIN person p USING (pid)
+"""
+TREE_ROWS = """
+    INSERT INTO tree.person SELECT i, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, hash(i) % 100
+    FROM range({parents}) t(i);
+    INSERT INTO tree.visit SELECT hash(i) % {parents}, i % 5 FROM range({rows}) t(i)
+"""
+SERVER_ROWS = """
+    INSERT INTO tree.person SELECT i, CASE WHEN i % 3 = 0 THEN 'F' ELSE 'M' END, i * 7919 % 100
+    FROM generate_series(0, {parents} - 1) t(i);
+    INSERT INTO tree.visit SELECT i::bigint * 7919 % {parents}, i % 5 FROM generate_series(0, {rows} - 1) t(i);
+    ALTER TABLE tree.visit ADD FOREIGN KEY (pid) REFERENCES tree.person (pid);
+    VACUUM ANALYZE tree.person;
+    VACUUM ANALYZE tree.visit
 """
 CODED = "SELECT kind, chapter, count(*) FROM visit JOIN code USING (code) GROUP BY ALL"
 STAY = "SELECT kind, sex, age, count(*) FROM visit JOIN person USING (pid) GROUP BY ALL"
@@ -64,14 +89,105 @@ def seconds(con: duckdb.DuckDBPyConnection, texts: list[str]) -> float:
     return time.process_time() - started
 
 
+TREE = """
+    CREATE SCHEMA tree;
+    CREATE TABLE tree.person (pid integer PRIMARY KEY, sex text NOT NULL CHECK (sex IN ('F', 'M')),
+        age integer NOT NULL CHECK (age BETWEEN 0 AND 99));
+    CREATE TABLE tree.visit (pid integer REFERENCES tree.person (pid),
+        kind integer NOT NULL CHECK (kind BETWEEN 0 AND 4))
+"""
+NUMBERS = """SELECT sex, n, count(*) FROM (SELECT sex, least(coalesce(v.n, 0), 5) AS n FROM tree.person LEFT JOIN
+    (SELECT pid, count(*) AS n FROM tree.visit GROUP BY pid) v ON v.pid = person.pid) t GROUP BY sex, n"""
+JOINED = "SELECT kind, sex, age, count(*) FROM tree.visit JOIN tree.person USING (pid) GROUP BY kind, sex, age"
+RANKED = """SELECT kind, sex, age, count(*) FROM (SELECT kind, sex, age, row_number() OVER (PARTITION BY pid ORDER BY
+    {hash}) AS r FROM tree.visit JOIN tree.person USING (pid)) t WHERE r <= 5 GROUP BY kind, sex, age"""
+HASHES = {
+    "duckdb": "hash(pid, kind, sex, age), kind, sex, age",
+    "postgres": "md5(concat(pid, ' ', kind, ' ', sex, ' ', age)), kind, sex, age",
+}
+
+
+def level_statements(con: duckdb.DuckDBPyConnection, prefix: str) -> tuple[str, str, str]:
+    """The scans of two tables: of the root; of the table below, with rows of a unit and without."""
+    rows = [{"of": "person", "group_by": "sex, visit"}, {"of": "visit", "group_by": "kind, sex, age"}]
+    options = {"rows_per_unit": 5}
+    request = TablesRequest.parse([f"{prefix}person", f"{prefix}visit"], Workload.from_rows(rows), 1, options)
+    texts = []
+    for one in plan_tree(Session.of(con), request).levels:
+        plan, dialect = one.plan, DIALECTS[one.plan.relation.dialect]
+        plain = plan_pushdown(plan.relation, plan.compiled.classes, plan.problem.kernel_queries, None, dialect)
+        texts += [dialect.sql(pushdown.parts[0].statements[0]) for pushdown in (plain, plan.pushdown)]
+    root, _, joined, ranked = texts
+    return root, ranked, joined
+
+
+def compare_levels(place: Where, con: duckdb.DuckDBPyConnection, prefix: str, runs: int) -> None:
+    root, ranked, joined = level_statements(con, prefix)
+    pairs = {
+        "persons with numbers of visits, over the same": (root, NUMBERS),
+        "visits with persons, over the same": (joined, JOINED),
+        "visits with persons, 5 of each, over the same": (ranked, RANKED.format(hash=HASHES[place.name])),
+    }
+    for name, (ours, theirs) in pairs.items():
+        times = [(place.took(partial(place.bare, ours)), place.took(partial(place.bare, theirs))) for _ in range(runs)]
+        show(f"{place.name}, {name}", times)
+
+
+def in_duckdb(rows: int, parents: int, runs: int) -> None:
+    with mwem_sql.connect(":memory:") as con:
+        for statement in (TREE + ";" + TREE_ROWS.format(rows=rows, parents=parents)).split(";"):
+            con.execute(statement)
+        place = Where("duckdb", "", lambda text: con.cursor().sql(text).to_arrow_table())
+        compare_levels(place, con, "tree.", runs)
+
+
+def in_postgresql(rows: int, parents: int, runs: int) -> None:
+    from adbc_driver_postgresql import dbapi  # noqa: PLC0415
+
+    with servers.postgresql() as port, mwem_sql.connect(":memory:") as con:
+        uri = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            texts = (
+                TREE.replace("REFERENCES tree.person (pid)", "") + ";" + SERVER_ROWS.format(rows=rows, parents=parents)
+            )
+            for statement in texts.split(";"):
+                cursor.execute(statement)
+
+        def bare(text: str) -> object:
+            with dbapi.connect(uri, autocommit=True) as own, own.cursor() as inner:
+                inner.execute("SET jit = off")
+                inner.execute("SET enable_sort = off")
+                inner.execute(text)
+                return inner.fetch_arrow_table()
+
+        mwem_sql.attach(con, "pg", uri)
+        compare_levels(Where("postgres", "", bare, postgresql_process(port)), con, "pg.tree.", runs)
+        mwem_sql.detach(con, "pg")
+
+
+def show(name: str, times: list[tuple[float, float]]) -> None:
+    one, other = (statistics.median(side) for side in zip(*times, strict=True))
+    ratios = sorted(a / b for a, b in times)
+    print(
+        f"{name}: {one:.2f} s over {other:.2f} s: {one / other:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--parents", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--engines", default="views,duckdb,postgres")
     given = parser.parse_args()
+    engines = {"views": in_views, "duckdb": in_duckdb, "postgres": in_postgresql}
+    for name in given.engines.split(","):
+        engines[name](given.rows, given.parents, given.runs)
+
+
+def in_views(rows: int, parents: int, runs: int) -> None:
     with mwem_sql.connect(":memory:") as con:
-        for statement in (SETUP + ";" + ROWS.format(rows=given.rows, parents=given.parents)).split(";"):
+        for statement in (SETUP + ";" + ROWS.format(rows=rows, parents=parents)).split(";"):
             con.execute(statement)
         asked = ["kind", "sex", "age"]
         by_person = statements(con, "stay", asked, "person")
@@ -84,10 +200,8 @@ def main() -> None:
         }  # fmt: skip
         for name, (ours, theirs) in pairs.items():
             assert len(ours) == 1
-            times = [(seconds(con, ours), seconds(con, theirs)) for _ in range(given.runs)]
-            one, other = (statistics.median(side) for side in zip(*times, strict=True))
-            ratios = sorted(a / b for a, b in times)
-            print(f"{name}: {one:.2f} s over {other:.2f} s: {one / other:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+            times = [(seconds(con, ours), seconds(con, theirs)) for _ in range(runs)]
+            show(name, times)
 
 
 if __name__ == "__main__":

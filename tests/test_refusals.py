@@ -447,6 +447,7 @@ ELSEWHERE = {
     "mwem_sql.releases.constraints._totals": "releases/test_constraints.py",
     "mwem_sql.releases.start": "releases/test_start.py",
     "mwem_sql.boundary.levels": "sql/tables.test", "mwem_sql.releases.levels": "sql/tables.test",
+    "mwem_sql.releases.questions": "sql/tables.test",
     "mwem_sql.releases.tables": "releases/test_tables.py", "mwem_sql.workload.check_of": "sql/tables.test",
     "mwem_sql.releases.reuse.check_replaceable": "sql/tables.test",
     "mwem_sql.scan.scores": "scan/test_scores.py", "mwem_sql.explain.compare._target": "scan/test_scores.py",

@@ -88,6 +88,19 @@ class UnitCarrier(TableCarrier):
 
 
 @dataclass(frozen=True)
+class SourceUnit:
+    """A table of a source that is a unit: nothing is marked, for `id` is what the engine itself knows it by."""
+
+    id: str
+
+    def unit(self, _: duckdb.DuckDBPyConnection, column: str) -> str:  # noqa: ARG002
+        return self.id
+
+    def carry_unit(self, _: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:  # noqa: ARG002
+        return False
+
+
+@dataclass(frozen=True)
 class SourceCarrier:
     """A relation of a source, as its engine has described it; the methods are those of a `TableCarrier`."""
 
@@ -124,7 +137,7 @@ class Identity:
     carrier: TableCarrier | SourceCarrier | None = None
     connected: tuple[TableCarrier, ...] = ()
     joined: tuple[TableCarrier, ...] = ()
-    unit: UnitCarrier | None = None
+    unit: UnitCarrier | SourceUnit | None = None
 
     @property
     def strong(self) -> tuple[Key, ...]:
@@ -162,6 +175,7 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
             names=weak,
             first_keys=_all(relation.keys),
             carrier=SourceCarrier(relation.source, relation),
+            unit=None if relation.unit is None else SourceUnit(relation.unit.id),
         )
     if relation.files is not None:
         # A file that was named in the place of a table has no view whose name could speak for it.

@@ -130,7 +130,7 @@ class Queries(Sequence[LinearQuery]):
         return self._reduced(np.add, np.array([len(block.attributes) for block in self.blocks], dtype=np.int64))
 
     def by_attribute(self, numbers: Floats, factor: Callable[[Block], float]) -> dict[str, float]:
-        """A number of each query, times a factor of its block, added up over the queries that are about an attribute."""
+        """A number of each query, times a factor of its block, added up over those that are about an attribute."""
         out: dict[str, float] = {}
         by_block = np.bincount(self.members, np.repeat(numbers, self.counts), len(self.blocks))
         for block, number in zip(self.blocks, by_block.tolist(), strict=True):

@@ -19,6 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary.sources import Constraint
 from mwem_sql.errors import TableError, did_you_mean, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
@@ -70,6 +71,26 @@ class Keys:
             marks=catalog.public_marks(con, name),
         )
 
+    @classmethod
+    def of_source(cls, alias: str, constraints: Sequence[Constraint]) -> Keys:
+        """The keys of a database of a source, as its engine has them. No table of it is public."""
+        unique: dict[Name, list[tuple[str, ...]]] = {}
+        foreign = []
+        for each in constraints:
+            table = Name(alias, *each.table)
+            if each.refers_to:
+                refers_to = Name(alias, *each.refers_to)
+                foreign.append(
+                    ForeignKey(
+                        table=table, columns=each.columns, refers_to=refers_to, refers_columns=each.refers_columns
+                    )
+                )
+            else:
+                listed = unique.setdefault(table, [])
+                listed.insert(0 if each.is_primary else len(listed), each.columns)
+        listed_keys = {table: tuple(listed) for table, listed in unique.items()}
+        return cls(unique_keys=listed_keys, foreign_keys=tuple(foreign), marks={})
+
     def unique(self, table: Name) -> tuple[tuple[str, ...], ...]:
         """The columns of each key of a table: those of its PRIMARY KEY first, those that `mwem_keys` refers to last."""
         referred = (each.refers_columns for each in self.foreign_keys if each.refers_to == table)
@@ -96,6 +117,13 @@ class Keys:
         out = [table]
         for each in out:
             out += [key.refers_to for key in self.foreign(each) if key.refers_to not in out]
+        return tuple(dict.fromkeys(out))
+
+    def leading(self, table: Name) -> tuple[Name, ...]:
+        """A private table and all that lead to it, the nearest first."""
+        out = [table]
+        for each in out:
+            out += [key.table for key in self.children(each) if key.table not in out]
         return tuple(dict.fromkeys(out))
 
     def tree(self, table: Name) -> tuple[Name, ...]:

@@ -1,47 +1,61 @@
 """Levels: tables that keys join to a tree, and the rows of each with what is above and below them.
 
     root     the one table that leads to none of the others; each of its rows is a unit
-    parent   the table that a FOREIGN KEY of exactly one column leads to
+    parent   the table that a FOREIGN KEY leads to
     level    a row for each row of a table: its columns, those of all tables above it as "table.column", and for each
              table below it how many rows lead to it, under that table's name and no more than are used of a unit
 
-Rows that lead to no row of the parent are in no level. Keys are compared as values and not by a collation, so that a
-row has one parent. Decided by the catalog, never by text; reads no row.
+A table may be a row-wise view of one: its rows are some of that table's, and lead where they lead. Rows that lead to no
+row of the parent are in no level. Keys are compared as values and not by a collation, so that a row has one parent.
+Decided by the catalog, never by text; reads no row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.boundary import relations
+from mwem_sql.boundary import relations, sources
 from mwem_sql.boundary.keys import ForeignKey, Keys, declaration, has_plain_type
 from mwem_sql.boundary.relations import Relation
+from mwem_sql.boundary.sources import Describes, Linked, Source
 from mwem_sql.errors import RELEASE, MwemError, OptionError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold
-from mwem_sql.language.ticks import cast
-from mwem_sql.platform.catalog import Column, Place
+from mwem_sql.language.ticks import cast, scale_of
+from mwem_sql.platform.catalog import Column, Name, Place
 
 NUMBER_TYPE = "INTEGER"
 """Of the number of rows below a row."""
+LONGEST_NAME = 63
+"""Bytes of a name that PostgreSQL tells from others: it cuts off the rest."""
+Text: TypeAlias = Callable[[exp.Expr, str], exp.Expr]
+"""Writes a text, and a type, as what is compared by its bytes."""
+
+
+KeyColumns: TypeAlias = tuple[Column, ...]
+"""The columns of one key of a table, as its level calls them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A table among others. `foreign` is the column that leads to `parent`, to its column `refers_to`.
+    """A table among others. The columns `foreign` lead to `parent`, to its columns `refers_to`.
 
-    `parent` is a place among the levels, the root's None. `keys` are the columns that identify a row by themselves,
-    the one of the PRIMARY KEY first; nothing leads to a table without any.
+    `base` is the table whose rows they are: the table itself, or that below a view. `parent` is a place among the
+    levels, the root's None. `keys` has the columns of each key, the PRIMARY KEY first. Synthetic rows have numbers in
+    those that are `needed`, whatever is asked about: they are of one column, or a table of the tree refers to them.
     """
 
     table: Relation
-    keys: tuple[Column, ...]
+    base: Name
+    keys: tuple[KeyColumns, ...]
+    needed: tuple[KeyColumns, ...]
     parent: int | None = None
-    foreign: Column | None = None
-    refers_to: Column | None = None
+    foreign: KeyColumns = ()
+    refers_to: KeyColumns = ()
 
     @property
     def name(self) -> str:
@@ -49,112 +63,237 @@ class Level:
 
     @property
     def joining(self) -> tuple[str, ...]:
-        """The columns of keys: synthetic rows have numbers there."""
-        return tuple(dict.fromkeys(each.name for each in (*self.keys, self.foreign) if each is not None))
+        """The columns of keys that nobody can ask about: synthetic rows have numbers there."""
+        return tuple(dict.fromkeys(each.name for key in (*self.needed, self.foreign) for each in key))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one row at most leads to a row of the parent: a key has no other column than those that lead."""
+        return any(set(key) <= set(self.foreign) for key in self.keys)
+
+    def keeping(self, read: Collection[str]) -> Level:
+        """Without keys of columns that are asked about: those columns have values and no numbers."""
+        values = set(read) - set(self.joining)
+        kept = tuple(key for key in self.keys if key in self.needed or values.isdisjoint(each.name for each in key))
+        return replace(self, keys=kept, needed=kept)
 
 
-def read_levels(con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Place) -> tuple[Level, ...]:
-    """The levels of some tables, the root first and each after its parent; refused if keys do not make them a tree."""
-    tables = [relations.describe(con, text, place, RELEASE) for text in texts]
-    for text, table in zip(texts, tables, strict=True):
-        _check_table(text, table, tables[0])
-    names = [table.name for table in tables]
-    twice = next((text for text, name in zip(texts, names, strict=True) if names.count(name) > 1), None)
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A table as a call names it, and the table whose rows and keys are its own: below a view another one."""
+
+    text: str
+    table: Relation
+    base: Name
+
+    @property
+    def name(self) -> str:
+        return self.table.name.table
+
+    def columns(self, names: Sequence[str]) -> KeyColumns | None:
+        """The columns that show those of `base` unchanged; None if one is not shown."""
+        types = {column.name: column for column in self.table.columns}
+        shown = {fold(below.name): types[name] for name, below in self.table.declared.items() if name in types}
+        columns = [shown.get(fold(name)) for name in names]
+        return tuple(column for column in columns if column is not None) if None not in columns else None
+
+
+def read_levels(
+    con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Place, within: Describes | None = None
+) -> tuple[Level, ...]:
+    """The levels of some tables, the root first and each after its parent; refused if keys do not make them a tree.
+
+    Those of a source are described by its engine, or `within` a snapshot.
+    """
+    members, keys = _members(con, texts, place, within)
+    names = [member.base for member in members]
+    shown = [fold(member.name) for member in members]
+    twice = next((k for k, name in enumerate(names) if name in names[:k] or shown[k] in shown[:k]), None)
     if twice is not None:
-        raise _refused(f"tables ({', '.join(map(literal, texts))}) has {twice!r} twice", "name each table once")
-    keys = Keys.of(con, names[0], RELEASE)
-    public = next((name.table for name in names if keys.is_public(name)), None)
+        what = f"tables ({', '.join(map(literal, texts))}) has {texts[twice]!r} twice"
+        raise _refused(what, "name each table once, or one view of it")
+    public = next((member.name for member in members if keys.is_public(member.base)), None)
     if public is not None:
         what = f"table ({public!r}) is public by the curator's word, so that no key leads to it"
         raise _refused(what, "leave it out: its rows need no protection")
     leads = [[key for key in keys.foreign(name) if key.refers_to in names] for name in names]
-    for name, each in zip(names, leads, strict=True):
-        _check_keys(name.table, each)
-    roots = [name for name, each in zip(names, leads, strict=True) if not each]
+    for member, each in zip(members, leads, strict=True):
+        _check_keys(member.name, each)
+    roots = [member for member, each in zip(members, leads, strict=True) if not each]
     if len(roots) != 1:
-        raise _no_root(keys, [name.table for name in roots], tables)
-    order = [names.index(roots[0])]
+        raise _no_root(keys, roots)
+    order = [names.index(roots[0].base)]
     for place_ in order:
         order += [k for k, each in enumerate(leads) if each and each[0].refers_to == names[place_] and k not in order]
     if len(order) < len(names):
-        lost = next(name.table for k, name in enumerate(names) if k not in order)
+        lost = next(member.name for k, member in enumerate(members) if k not in order)
         raise _refused(f"table ({lost!r}) leads to itself along keys", "leave one of the tables out")
     for k in order[1:]:
-        keys.path(names[k], roots[0], RELEASE)  # refuses a row of two units, also by tables that are not named here
-    return tuple(_level(keys, tables[k], leads[k], [tables[other] for other in order]) for k in order)
+        keys.path(names[k], roots[0].base, RELEASE)  # refuses a row of two units, also by tables that are not named
+    ordered = [members[k] for k in order]
+    referred = [key for each in leads for key in each]
+    levels = tuple(_level(keys, members[k], leads[k], referred, ordered) for k in order)
+    if not levels[0].keys:
+        root = levels[0]
+        what = f"table ({root.name!r}) has no PRIMARY KEY or UNIQUE by which a row could be told from others"
+        raise _refused(what, f"declare one: ALTER TABLE {root.base.table} ADD PRIMARY KEY (id)")
+    return levels
 
 
 def _refused(what: str, hint: str) -> MwemError:
     return refuse(TableError, RELEASE, what, hint)
 
 
-def _check_table(text: str, table: Relation, first: Relation) -> None:
-    """A plain table of DuckDB's: keys are declared between such."""
-    if table.source is not None or table.files is not None or table.below:
-        kind = "a table of a source" if table.source is not None else "a file" if table.files is not None else "a view"
-        what = f"table ({text!r}) is {kind}, and tables that are released together are joined by keys of DuckDB's"
+def _members(
+    con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Place, within: Describes | None
+) -> tuple[list[Member], Keys]:
+    """Tables and views that may be released together, and the keys of their tables."""
+    elsewhere = [sources.named(con, text) for text in texts]
+    source = None if elsewhere[0] is None else elsewhere[0][0]
+    other = next((k for k, each in enumerate(elsewhere) if (None if each is None else each[0]) is not source), None)
+    if other is not None:
+        what = f"table ({texts[other]!r}) is not where {texts[0]!r} is, and no key leads from one place to another"
+        raise _refused(what, "copy them into one database, with their keys; or release each alone")
+    if source is not None:
+        linked = (within or source.engine).describe_all([each[1] for each in elsewhere if each], RELEASE)
+        return _of_source(source, texts, linked)
+    members = []
+    for text in texts:
+        table = relations.describe(con, text, place, RELEASE)
+        members.append(Member(text=text, table=table, base=table.charged))
+        _check_table(members[-1], members[0])
+    return members, Keys.of(con, members[0].base, RELEASE)
+
+
+def _of_source(source: Source, texts: Sequence[str], linked: Linked) -> tuple[list[Member], Keys]:
+    """The same of a source. The ledger keys of each are those of all tables that lead to it, too."""
+    keys, members = Keys.of_source(source.alias, linked.constraints), []
+    ids = {Name(source.alias, *table): key for table, key in linked.ids.items()}
+    tables = [relations.of_source(source, facts) for facts in linked.facts]
+    for text, table in zip(texts, tables, strict=True):
+        assert table.base is not None  # of an engine that has keys
+        leading = keys.leading(table.base)
+        read = [each.keys for each in tables if each.base in leading]
+        strong = dict.fromkeys(key for tiers in read for key in tiers[0])
+        strong |= dict.fromkeys(ids[name] for name in leading if name in ids)
+        names = dict.fromkeys(key for tiers in read for key in tiers[1])
+        members.append(
+            Member(text=text, table=replace(table, keys=(tuple(strong), tuple(names))), base=table.base)
+        )  # fmt: skip
+    return members, keys
+
+
+def _check_table(member: Member, first: Member) -> None:
+    """A plain table of DuckDB's, or a view of one that joins nothing: keys are declared between such."""
+    table, text = member.table, member.text
+    if table.files is not None:
+        what = f"table ({text!r}) is made of files, and tables that are released together are joined by keys of tables"
         raise _refused(what, f"CREATE TABLE with the key, and INSERT from {text}; or release it alone")
-    if table.name.beside("") != first.name.beside(""):
-        what = f"table ({text!r}) is in another schema than {first.name}, and no key leads from one to the other"
+    if table.joined:
+        what = f"view ({text!r}) joins {table.joined[0].name.table}, and rows of a release of several tables are of one"
+        raise _refused(what, "leave the join out of the view: columns of tables above can be asked about without it")
+    if member.base.beside("") != first.base.beside(""):
+        what = f"table ({text!r}) is in another schema than {first.base}, and no key leads from one to the other"
         raise _refused(what, "keep tables that are released together in one schema")
 
 
 def _check_keys(table: str, leads: Sequence[ForeignKey]) -> None:
-    """At most one key, of one column, and not to the table itself."""
+    """At most one key, not to the table itself, and of different columns."""
     for key in leads:
         columns = ", ".join(key.columns)
         if key.refers_to == key.table:
             what = f"table ({table!r}) leads to itself by its key ({columns}), so that rows of it have no one unit"
             raise _refused(what, f"release a copy without that key: CREATE TABLE {table}_copy AS FROM {table}")
-        if len(key.columns) > 1:
-            what = (
-                f"table ({table!r}) leads to {key.refers_to.table} by a key of {len(key.columns)} columns ({columns})"
-            )
-            raise _refused(what, f"give {key.refers_to.table} a key of one column, and let {table} refer to that")
+        if len(set(map(fold, key.columns))) < len(key.columns):
+            what = f"table ({table!r}) leads to {key.refers_to.table} by a key that has a column twice ({columns})"
+            raise _refused(what, "declare a key of different columns")
     if len(leads) > 1:
         ways = " and ".join(f"{key.refers_to.table} by {', '.join(key.columns)}" for key in leads[:2])
         what = f"table ({table!r}) leads to {ways}, so that a row of it has two paths to its unit"
         raise _refused(what, "leave one of the tables out; or release a copy without one of the keys")
 
 
-def _no_root(keys: Keys, roots: Sequence[str], tables: Sequence[Relation]) -> MwemError:
+def _no_root(keys: Keys, roots: Sequence[Member]) -> MwemError:
     if not roots:
         return _refused("tables lead to one another along keys in a circle", "leave one of the tables out")
-    what = (
-        f"tables ({', '.join(map(literal, roots))}) lead to none of the others, and one table may: its rows are units"
-    )
-    first, other = (next(each.name for each in tables if each.name.table == root) for root in roots[:2])
+    names = ", ".join(literal(root.name) for root in roots)
+    what = f"tables ({names}) lead to none of the others, and one table may: its rows are units"
+    first, other = (root.base for root in roots[:2])
     hint = f"leave one of them out; or declare the FOREIGN KEY: {declaration(other, first, keys.unique(first))}"
     return _refused(what, hint)
 
 
-def _level(keys: Keys, table: Relation, leads: Sequence[ForeignKey], tables: Sequence[Relation]) -> Level:
-    """A table with its keys. `tables` are all of them, in the order of the levels."""
-    order = [each.name for each in tables]
-    columns = {fold(column.name): column for column in table.columns}
-    single = tuple(columns[fold(each[0])] for each in keys.unique_keys.get(table.name, ()) if len(each) == 1)
-    level = Level(table=table, keys=single)
-    if not leads and not single:
-        what = f"table ({table.name.table!r}) has no PRIMARY KEY or UNIQUE of one column"
-        raise _refused(what, f"declare one: ALTER TABLE {table.name.table} ADD PRIMARY KEY (id)")
+def _level(
+    keys: Keys, member: Member, leads: Sequence[ForeignKey], referred: Sequence[ForeignKey], order: Sequence[Member]
+) -> Level:
+    """A table with its keys, and the key that leads to its parent. `order` has all tables as the levels have them."""
+    parent, foreign, refers_to = None, KeyColumns(), KeyColumns()
     if leads:
-        (key,) = leads
-        if not keys.is_unique(key.refers_to, key.refers_columns, enforced=True):
-            what = (
-                f"table ({table.name.table!r}) leads to {', '.join(key.refers_columns)} of {key.refers_to.table}, which"
-            )
-            what += " DuckDB does not keep unique, so that a row may be of several units"
-            cure = f"ALTER TABLE {key.refers_to.table} ADD PRIMARY KEY ({', '.join(key.refers_columns)})"
-            raise _refused(what, cure)
-        place = order.index(key.refers_to)
-        referred = next(column for column in tables[place].columns if fold(column.name) == fold(key.refers_columns[0]))
-        foreign = columns[fold(key.columns[0])]
-        level = Level(table=table, keys=single, parent=place, foreign=foreign, refers_to=referred)
-    for column in filter(None, (*level.keys, level.foreign)):
-        if not has_plain_type(column):
-            what = f"table ({table.name.table!r}) has the key {column.name} of type {column.type}"
+        key = _ordered(keys, member, leads[0])
+        parent = next(k for k, other in enumerate(order) if other.base == key.refers_to)
+        foreign, refers_to = _shown(member, key.columns), _shown(order[parent], key.refers_columns)
+        for one, two in zip(foreign, refers_to, strict=True):
+            if not has_plain_type(one) or not _is_same_type(one.type, two.type):
+                what = f"table ({member.name!r}) leads to {order[parent].name} by {one.name} ({one.type})"
+                cure = "columns of a key are of one type, a number, text, date or UUID: change one of them"
+                raise _refused(f"{what} and {two.name} ({two.type})", cure)
+    listed, needed = list[KeyColumns](), list[KeyColumns]()
+    for names in keys.unique_keys.get(member.base, ()):
+        is_referred = any(key.refers_to == member.base and _same(key.refers_columns, names) for key in referred)
+        columns = _shown(member, names) if is_referred else member.columns(names)
+        if columns is None:
+            continue
+        if set(columns) < set(foreign):  # numbers of a part of what leads to the parent may occur twice
+            if not is_referred:
+                continue
+            what = f"table ({member.name!r}) is referred to by ({', '.join(names)}), a part of the key to its parent"
+            raise _refused(what, f"refer to another key of {member.name}, with a column of its own")
+        odd = next((column for column in columns if not has_plain_type(column)), None)
+        if odd is not None and len(columns) > 1:
+            continue
+        if odd is not None:
+            what = f"table ({member.name!r}) has the key {odd.name} of type {odd.type}"
             raise _refused(what, "identify rows by a number, text, date or UUID")
-    return level
+        listed.append(columns)
+        if is_referred or len(columns) == 1:
+            needed.append(columns)
+    return Level(
+        table=member.table, base=member.base, keys=tuple(listed), needed=tuple(needed),
+        parent=parent, foreign=foreign, refers_to=refers_to,
+    )  # fmt: skip
+
+
+def _ordered(keys: Keys, member: Member, key: ForeignKey) -> ForeignKey:
+    """A key with its columns in the order of those that it refers to, which the engine must keep unique."""
+    unique = keys.unique_keys.get(key.refers_to, ())
+    names = next((each for each in unique if _same(each, key.refers_columns)), None)
+    if names is None:
+        columns = ", ".join(key.refers_columns)
+        what = f"table ({member.name!r}) leads to {columns} of {key.refers_to.table}, which"
+        what += " is not kept unique, so that a row may be of several units"
+        raise _refused(what, f"ALTER TABLE {key.refers_to.table} ADD PRIMARY KEY ({columns})")
+    leading = {fold(other): one for one, other in zip(key.columns, key.refers_columns, strict=True)}
+    return replace(key, columns=tuple(leading[fold(name)] for name in names), refers_columns=names)
+
+
+def _shown(member: Member, names: Sequence[str]) -> KeyColumns:
+    """The columns of a key that is needed."""
+    columns = member.columns(names)
+    if columns is None:
+        listed = ", ".join(names)
+        what = f"view ({member.name!r}) does not show ({listed}) of {member.base.table} unchanged, a key that joins it"
+        raise _refused(what, f"SELECT {listed} in it, too")
+    return columns
+
+
+def _same(names: Sequence[str], others: Sequence[str]) -> bool:
+    return sorted(map(fold, names)) == sorted(map(fold, others))
+
+
+def _is_same_type(one: str, other: str) -> bool:
+    """Whether values of two types are equal only if they are the same: whole numbers of any width are."""
+    scales = [scale_of(one), scale_of(other)]
+    return one == other or all(scale is not None and scale.family == "integer" for scale in scales)
 
 
 def above(levels: Sequence[Level], place: int) -> list[int]:
@@ -173,8 +312,11 @@ def column_above(level: Level, column: str) -> str:
     return f"{level.name}.{column}"
 
 
-def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Relation:
-    """A level as a private relation. `most` has for each table below it how many rows are counted."""
+def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], text: Text) -> Relation:
+    """A level as a private relation. `most` has for each table below it how many rows are counted.
+
+    `text` writes a column of texts so that they are compared by their bytes.
+    """
     level = levels[place]
     select = exp.select(*(_column(column, 0, column.name) for column in level.table.columns)).from_(
         _aliased(level.table.tree(), "__mwem_0")
@@ -183,9 +325,11 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> 
     child, child_alias = level, 0
     for number, other in enumerate(above(levels, place), start=1):
         parent = levels[other]
-        one, two = _joined(child)
-        equal = exp.EQ(this=_value(one, child_alias), expression=_value(two, number))
-        select = select.join(_aliased(parent.table.tree(), f"__mwem_{number}"), on=equal, join_type="inner")
+        equal = [
+            exp.EQ(this=_value(one, text, child_alias), expression=_value(two, text, number))
+            for one, two in zip(child.foreign, child.refers_to, strict=True)
+        ]
+        select = select.join(_aliased(parent.table.tree(), f"__mwem_{number}"), on=exp.and_(*equal), join_type="inner")
         for column in parent.table.columns:
             name = column_above(parent, column.name)
             select = select.select(_column(column, number, name))
@@ -193,13 +337,16 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> 
         child, child_alias = parent, number
     for number, other in enumerate(below(levels, place)):
         alias, counted = f"__mwem_n{number}", levels[other]
-        leading, referred = _joined(counted)
-        key = _value(leading)
-        rows = exp.select(exp.alias_(key, "k"), exp.alias_(exp.Count(this=exp.Star()), "n"))
-        rows = rows.from_(_aliased(counted.table.tree(), "__mwem_rows")).group_by(key.copy())
-        equal = exp.EQ(this=_value(referred, 0), expression=exp.column("k", table=alias))
-        select = select.join(rows.subquery(alias), on=equal, join_type="left")
-        none = exp.Coalesce(this=exp.column("n", table=alias), expressions=[exp.Literal.number(0)])
+        leading = [_value(column, text) for column in counted.foreign]
+        named = [f"__mwem_k{k}" for k in range(len(leading))]
+        rows = exp.select(*map(exp.alias_, leading, named), exp.alias_(exp.Count(this=exp.Star()), "__mwem_count"))
+        rows = rows.from_(_aliased(counted.table.tree(), "__mwem_rows")).group_by(*(value.copy() for value in leading))
+        equal = [
+            exp.EQ(this=_value(column, text, 0), expression=exp.column(key, table=alias))
+            for column, key in zip(counted.refers_to, named, strict=True)
+        ]
+        select = select.join(rows.subquery(alias), on=exp.and_(*equal), join_type="left")
+        none = exp.Coalesce(this=exp.column("__mwem_count", table=alias), expressions=[exp.Literal.number(0)])
         least = exp.Least(this=none, expressions=[exp.Literal.number(most[counted.name])])
         select = select.select(exp.alias_(cast(least, NUMBER_TYPE), counted.name, quoted=True))
         columns.append(Column(counted.name, NUMBER_TYPE, nullable=False))
@@ -207,22 +354,17 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> 
     return replace(level.table, columns=tuple(columns), rows=select.subquery("__mwem_level"))
 
 
-def unit_column(levels: Sequence[Level]) -> Column:
-    """The column of a level below the root that identifies a unit: the root's key."""
-    key = levels[0].keys[0]
-    return Column(column_above(levels[0], key.name), key.type, key.nullable)
+def unit_columns(levels: Sequence[Level], place: int) -> KeyColumns:
+    """The columns of a level below the root that identify a unit: those of the root's key that it leads to."""
+    steps = [levels[other] for other in (place, *above(levels, place))]
+    top = next(step for step in steps if step.parent == 0)
+    return tuple(replace(column, name=column_above(levels[0], column.name)) for column in top.refers_to)
 
 
-def _joined(child: Level) -> tuple[Column, Column]:
-    """The column of a table that leads to its parent, and the parent's that it leads to."""
-    assert child.foreign is not None and child.refers_to is not None
-    return child.foreign, child.refers_to
-
-
-def _value(column: Column, alias: int | None = None) -> exp.Expr:
+def _value(column: Column, text: Text, alias: int | None = None) -> exp.Expr:
     """What is compared of a key: of a text its bytes, which no collation reaches."""
     named = exp.column(column.name, table=None if alias is None else f"__mwem_{alias}", quoted=True)
-    return exp.Anonymous(this="encode", expressions=[named]) if column.type == "VARCHAR" else named
+    return text(named, column.type) if column.type == "VARCHAR" else named
 
 
 def _column(column: Column, alias: int, name: str) -> exp.Expr:
@@ -234,10 +376,13 @@ def _aliased(tree: exp.Expr, alias: str) -> exp.Expr:
 
 
 def _check_names(level: Level, columns: Sequence[Column]) -> None:
-    """A level has each column once: a table below may be called as a column is."""
+    """A level has each column once, by names that the engine does not cut off."""
     seen = set[str]()
     for column in columns:
         if fold(column.name) in seen:
             what = f"table ({level.name!r}) has a column {column.name}, which is the name of a table below it, too"
             raise refuse(OptionError, RELEASE, what, f"ALTER TABLE {level.name} RENAME COLUMN {column.name} TO ...")
+        if level.table.dialect == "postgres" and len(column.name.encode()) > LONGEST_NAME:
+            what = f"table ({level.name!r}) sees {column.name}, a name of more than {LONGEST_NAME} bytes"
+            raise refuse(OptionError, RELEASE, what, "release a view with a shorter name, or with shorter columns")
         seen.add(fold(column.name))

@@ -6,7 +6,7 @@ Records only: they look nothing up, and say which unit has all rows that are in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -15,7 +15,7 @@ from mwem_sql.boundary.sides import ROW_ALIAS
 from mwem_sql.boundary.sources import Source
 from mwem_sql.errors import OptionError, did_you_mean, literal, refuse
 from mwem_sql.language.dialect import fold
-from mwem_sql.platform.catalog import Column, Name
+from mwem_sql.platform.catalog import Column, Name, split_name
 from mwem_sql.platform.metadata import Key
 
 UNIT_COLUMN = "__mwem_unit"
@@ -80,6 +80,8 @@ class Relation:
     keys: tuple[tuple[Key, ...], ...] = ()  # of its rows, there
     mark: str | None = field(default=None, compare=False)  # the account that it carries there
     definition: object = None
+    base: Name | None = None  # the table of a source whose rows they are, where its engine tells, and what that is
+    base_id: str = ""  # known by through every rename
     joined: tuple[Joined, ...] = ()
     unit: KeyUnit | None = None
     keyed: dict[str, tuple[Name, ...]] = field(default_factory=dict)
@@ -118,6 +120,13 @@ class Relation:
     @property
     def hidden(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.unit.columns) if self.unit is not None else ()
+
+    def of_rows(self, text: str) -> Relation:
+        """The same with its own rows as units, and all that leads to them, if a text names its table of a source."""
+        parts = [fold(part) for part in split_name(text)]
+        if self.base is None or [fold(self.base.database), *self.base.identity][-len(parts) :] != parts:
+            return self
+        return replace(self, unit=KeyUnit(table=self.base, columns=(), path=(self.base,), id=self.base_id))
 
     def check_unit(self, unit: str | None, function: str) -> None:
         """Refuse a unit that does not have all rows of private tables which are in one row of the relation."""

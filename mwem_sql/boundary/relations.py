@@ -26,7 +26,7 @@ from mwem_sql.boundary.joins import joined_tables, with_unit
 from mwem_sql.boundary.keys import Keys
 from mwem_sql.boundary.relation import Joined, KeyUnit, Relation, subquery
 from mwem_sql.boundary.sides import Join, NotRowWiseError, Side
-from mwem_sql.boundary.sources import Describes
+from mwem_sql.boundary.sources import Describes, Facts, Source
 from mwem_sql.boundary.views import Expansion, View, tried, with_generated
 from mwem_sql.errors import MwemError, TableError, refuse
 from mwem_sql.language import dialect
@@ -60,12 +60,7 @@ def describe(
     elsewhere = sources.named(con, text)
     if elsewhere is not None:
         source, parts = elsewhere
-        facts = (within or source.engine).describe(parts, function)
-        return Relation(
-            name=Name(source.alias, facts.schema, facts.table), columns=facts.columns, rows=facts.rows,
-            checks=facts.checks, declared=facts.declared, source=source, keys=facts.keys, mark=facts.mark,
-            definition=facts.definition,
-        )  # fmt: skip
+        return of_source(source, (within or source.engine).describe(parts, function))
     catalog.check_functions(con, function)
     name = catalog.find(con, text, place)
     relation = _file(con, text, place, function) if name is None else _describe(con, *name, function, DEEPEST)
@@ -88,6 +83,15 @@ def describe(
         what = f"table ({relation.name.table!r}) has the generated column {column}, which {reason}"
         raise refuse(TableError, function, what, "release a view that leaves the column out, or make it a plain column")
     return relation
+
+
+def of_source(source: Source, facts: Facts) -> Relation:
+    """A relation of a source, as its engine has described it."""
+    return Relation(
+        name=Name(source.alias, facts.schema, facts.table), columns=facts.columns, rows=facts.rows,
+        checks=facts.checks, declared=facts.declared, source=source, keys=facts.keys, mark=facts.mark,
+        definition=facts.definition, base=Name(source.alias, *facts.base) if facts.base else None, base_id=facts.id,
+    )  # fmt: skip
 
 
 def _describe(

@@ -7,7 +7,7 @@ has for their rows. Those are the server's, never the alias: two aliases of one 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,7 +29,8 @@ class Facts:
     `keys` are those of its rows in a ledger, in tiers, as `accounting.accounts.Identity` has them: first all leaves
     that it reads, by identities that follow them through renames; then names. `mark` is the account that the relation
     itself carries. `definition` is whatever else must be the same when the rows are read: a view's text, an object's
-    number.
+    number. `base` is the table whose rows they are, with its schema before it, and `id` what that is known by however
+    it is renamed; where the engine does not tell, they are empty.
     """
 
     schema: str
@@ -41,6 +42,34 @@ class Facts:
     declared: dict[str, Column] = field(default_factory=dict)
     definition: object = None
     mark: str | None = None
+    base: tuple[str, ...] = ()
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """Columns of a table that the engine keeps unique, or that lead to another table. Tables have their schemas.
+
+    `is_primary` of a PRIMARY KEY. `refers_to` and `refers_columns` of a FOREIGN KEY; others have none.
+    """
+
+    table: tuple[str, ...]
+    columns: tuple[str, ...]
+    is_primary: bool = False
+    refers_to: tuple[str, ...] = ()
+    refers_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked:
+    """Several relations of an engine, and all keys of its database. `ids` has for each table with a key its ledger key.
+
+    What leads where is said of whole tables: of partitions and children, those at the top.
+    """
+
+    facts: tuple[Facts, ...]
+    constraints: tuple[Constraint, ...]
+    ids: Mapping[tuple[str, ...], Key]
 
 
 class Describes(Protocol):
@@ -48,6 +77,10 @@ class Describes(Protocol):
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         """The relation under a name without the alias; a TableError says why it cannot be a private one."""
+        ...
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        """Several relations with their keys; a TableError where the engine has no keys that it enforces."""
         ...
 
 

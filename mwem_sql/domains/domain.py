@@ -33,20 +33,29 @@ __all__ = ["Attribute", "Domain", "read_domain"]
 class Link:
     """How the rows of a table are joined to those of others of its release.
 
-    `keys` are columns that identify a row. `foreign` is the one that leads to the table `parent`, to its column
-    `refers_to`; None in the root. `below` are attributes that say how many rows of other tables lead to a row.
+    `keys` has the columns of each key of a row. Those of `foreign` lead to the table `parent`, to its columns
+    `refers_to`; the root has none. `below` are attributes that say how many rows of other tables lead to a row.
     """
 
-    keys: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
     parent: str | None = None
-    foreign: str | None = None
-    refers_to: str | None = None
+    foreign: tuple[str, ...] = ()
+    refers_to: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of keys."""
-        return tuple(dict.fromkeys(filter(None, (*self.keys, self.foreign))))
+        return tuple(dict.fromkeys(column for key in (*self.keys, self.foreign) for column in key))
+
+    def is_beside(self, column: str) -> bool:
+        """Whether each key that has a column has all that leads to the parent, too."""
+        return bool(self.foreign) and all(set(self.foreign) <= set(key) for key in self.keys if column in key)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Link:
+        listed = {name: tuple(stored[name]) for name in ("foreign", "refers_to", "below")}
+        return cls(keys=tuple(map(tuple, stored["keys"])), parent=stored["parent"], **listed)
 
 
 @dataclass(frozen=True)
@@ -160,9 +169,7 @@ class Domain:
             computed=tuple(Computed(**item) for item in stored.get("computed", ())),
             totals=tuple(PublicTotal(**item) for item in stored.get("totals", ())),
             above=tuple(stored.get("above", ())),
-            link=Link(**{**link, "keys": tuple(link["keys"]), "below": tuple(link["below"])})
-            if (link := stored.get("link"))
-            else None,
+            link=Link.from_json(link) if (link := stored.get("link")) else None,
         )
 
     @classmethod

@@ -16,22 +16,23 @@ from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
 from mwem_sql.errors import RELEASE, DomainError, refuse
-from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.catalog import Column, Place
 from mwem_sql.platform.sandbox import Sandbox
 
 
-def level_domains(
-    con: duckdb.DuckDBPyConnection,
-    place: Place,
-    levels: Sequence[Level],
-    numbers: Mapping[str, int],
-    sandbox: Sandbox,
+def domains_alone(
+    con: duckdb.DuckDBPyConnection, place: Place, levels: Sequence[Level], sandbox: Sandbox
 ) -> list[Domain]:
-    """The domain of each level. `numbers` has how many rows of a table may lead to a row, where that is known."""
-    alone = [read_domain(con, level.table, place, sandbox) for level in levels]
-    for level, domain in zip(levels, alone, strict=True):
+    """The domain of each table by itself."""
+    domains = [read_domain(con, level.table, place, sandbox) for level in levels]
+    for level, domain in zip(levels, domains, strict=True):
         _check_alone(level, domain)
-    return [_domain(levels, number, alone, numbers) for number in range(len(levels))]
+    return domains
+
+
+def level_domains(levels: Sequence[Level], alone: Sequence[Domain], numbers: Mapping[str, int]) -> list[Domain]:
+    """The domain of each level. `numbers` has how many rows of a table may lead to a row, where that is known."""
+    return [_domain(levels, place, alone, numbers) for place in range(len(levels))]
 
 
 def _check_alone(level: Level, domain: Domain) -> None:
@@ -70,10 +71,10 @@ def _domain(levels: Sequence[Level], place: int, alone: Sequence[Domain], number
     ]
     parent = None if level.parent is None else levels[level.parent]
     link = Link(
-        keys=tuple(each.name for each in level.keys),
+        keys=tuple(_names(key) for key in level.keys),
         parent=None if parent is None else parent.name,
-        foreign=None if level.foreign is None else level.foreign.name,
-        refers_to=None if level.refers_to is None else level.refers_to.name,
+        foreign=_names(level.foreign),
+        refers_to=_names(level.refers_to),
         below=tuple(below),
     )
     return replace(
@@ -84,3 +85,7 @@ def _domain(levels: Sequence[Level], place: int, alone: Sequence[Domain], number
         above=tuple(levels[other].name for other in others),
         link=link,
     )
+
+
+def _names(columns: Sequence[Column]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)

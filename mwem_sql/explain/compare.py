@@ -248,7 +248,8 @@ def _rows_as_released(
     with spoken_by(function):
         levels = read_levels(con, [relation.name.quoted(), *beside], place)
     number = next(k for k, level in enumerate(levels) if level.table.name == relation.name)
-    return level_rows(levels, number, {name: int(domain[name].most) for name in link.below})
+    most = {name: int(domain[name].most) for name in link.below}
+    return level_rows(levels, number, most, DIALECTS[relation.dialect].text)
 
 
 def _rows_compared(stored: Stored) -> str | None:

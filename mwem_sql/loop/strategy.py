@@ -384,9 +384,9 @@ def _with_rest(block: Block) -> Block:
 def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) -> Strategy:
     """With the distribution of each attribute that is counted by, refined first.
 
-    Its noise is in the answers to the questions about it, in as many cells as they tell apart along it: a sum or a range
-    collects next to none of what is on single values. So the square of its importance is their part of all questions,
-    times their cells over its own.
+    Its noise is in the answers to the questions about it, in as many cells as they tell apart along it: a sum or a
+    range collects next to none of what is on single values. So the square of its importance is their part of all
+    questions, times their cells over its own.
     """
     parts = paired_parts(queries, strategy.queries) / len(queries)
     noise = queries.by_attribute(parts, lambda block: occupied(block.size))

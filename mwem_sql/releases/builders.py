@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mwem_sql.boundary.levels import Level, read_levels
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import level_domains
+from mwem_sql.domains.levels import domains_alone, level_domains
 from mwem_sql.errors import OptionError, did_you_mean, literal, refuse, spoken_by
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.sandbox import Sandbox
@@ -33,7 +33,7 @@ def levels_of(session: Session, tables: Sequence[str], function: str) -> tuple[t
     with spoken_by(function), Sandbox(session.settings) as sandbox:
         check_tables(tables)
         levels = read_levels(con, tables, session.place)
-        return levels, level_domains(con, session.place, levels, {}, sandbox)
+        return levels, level_domains(levels, domains_alone(con, session.place, levels, sandbox), {})
 
 
 def marginals(domains: Sequence[Domain], k: int) -> Workload:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from mwem_sql.platform.catalog import Name
-from mwem_sql.synthesis.values import KeyColumn
+from mwem_sql.synthesis.values import TableKey
 
 
 def drop(name: Name) -> str:
@@ -16,27 +16,31 @@ def drop(name: Name) -> str:
     return exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb")
 
 
-def create(name: Name, types: Mapping[str, str], keys: Mapping[str, KeyColumn]) -> str:
+def create(name: Name, types: Mapping[str, str], keys: Sequence[TableKey]) -> str:
     """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys."""
+    of_keys = {column for key in keys for column in key.columns}
     columns = [
         exp.ColumnDef(
             this=exp.to_identifier(column, quoted=True),
             kind=exp.DataType.build(kind, dialect="duckdb"),
-            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(name, keys.get(column))],
+            constraints=[exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())] if column in of_keys else [],
         )
         for column, kind in types.items()
     ]
-    schema = exp.Schema(this=name.tree(), expressions=columns)
+    schema = exp.Schema(this=name.tree(), expressions=[*columns, *(_constraint(name, key) for key in keys)])
     return exp.Create(this=schema, kind="TABLE").sql("duckdb")
 
 
-def _constraints(name: Name, key: KeyColumn | None) -> Iterator[exp.Expr]:
-    if key is None:
-        return
-    yield exp.PrimaryKeyColumnConstraint() if key.kind == "PRIMARY KEY" else exp.NotNullColumnConstraint()
-    if key.kind == "UNIQUE":
-        yield exp.UniqueColumnConstraint()
-    if key.refers_to is not None:
-        table, column = key.refers_to
-        referred = exp.Schema(this=name.beside(table).tree(), expressions=[exp.to_identifier(column, quoted=True)])
-        yield exp.Reference(this=referred)
+def _constraint(name: Name, key: TableKey) -> exp.Expr:
+    columns = _identifiers(key.columns)
+    if key.kind == "PRIMARY KEY":
+        return exp.PrimaryKey(expressions=columns)
+    if key.refers_to is None:
+        return exp.UniqueColumnConstraint(this=exp.Schema(expressions=columns))
+    table, others = key.refers_to
+    referred = exp.Schema(this=name.beside(table).tree(), expressions=_identifiers(others))
+    return exp.ForeignKey(expressions=columns, reference=exp.Reference(this=referred))
+
+
+def _identifiers(columns: tuple[str, ...]) -> list[exp.Expr]:
+    return [exp.to_identifier(column, quoted=True) for column in columns]

@@ -24,7 +24,7 @@ from mwem_sql.model.state import State
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.rows import row_rules
 from mwem_sql.releases.start import codes_of
-from mwem_sql.synthesis.values import Given, KeyColumn, KeyKind, SyntheticRows, draw_below, draw_rows
+from mwem_sql.synthesis.values import Given, SyntheticRows, TableKey, draw_below, draw_rows
 
 NUMBER: Final = "BIGINT"
 """The type of synthetic keys."""
@@ -92,12 +92,24 @@ class Drawing:
         rules = row_rules(domain, self._session.settings)
         values = draw_below(state, classes, Given(codes, len(parents)), self._generator, rules)
         link = link_of(domain)
-        assert link.parent is not None and link.foreign is not None and link.refers_to is not None
-        self._keep(domain, values, parents, {link.foreign: self._drawn[link.parent].keys[link.refers_to][parents]})
+        assert link.parent is not None
+        above = self._drawn[link.parent].keys
+        foreign = {one: above[other][parents] for one, other in zip(link.foreign, link.refers_to, strict=True)}
+        self._keep(domain, values, parents, foreign)
 
     def _keep(self, domain: Domain, values: pa.Table, parents: Integers, foreign: Mapping[str, Integers]) -> None:
-        numbers = np.arange(1, len(parents) + 1)
-        keys = {column: foreign.get(column, numbers) for column in link_of(domain).columns}
+        """Rows with their keys: of `parents`, which are in order, those that lead there have one number after another.
+
+        A column that stands beside all that leads to the parent in each of its keys counts the rows of one parent;
+        another one all rows. So no key occurs twice: what leads to a parent tells it from others, by its own key.
+        """
+        link = link_of(domain)
+        rows = np.arange(1, len(parents) + 1)
+        of_parent = rows - np.searchsorted(parents, parents)
+        keys = {
+            column: foreign[column] if column in foreign else of_parent if link.is_beside(column) else rows
+            for column in link.columns
+        }
         self._drawn[domain.table] = Drawn(values=values, keys=keys, parents=parents)
 
     def rows(self, domain: Domain) -> SyntheticRows:
@@ -108,7 +120,7 @@ class Drawing:
         types = dict.fromkeys(drawn.keys, NUMBER) | {name: computed.get(name) or domain[name].type for name in names}
         columns = [*map(pa.array, drawn.keys.values()), *map(drawn.values.column, names)]
         table = pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
-        return SyntheticRows(types, table.to_reader(), key_columns(link))
+        return SyntheticRows(types, table.to_reader(), table_keys(link))
 
 
 def link_of(domain: Domain) -> Link:
@@ -117,18 +129,12 @@ def link_of(domain: Domain) -> Link:
     return domain.link
 
 
-def key_columns(link: Link) -> dict[str, KeyColumn]:
-    """What each column of keys is declared as."""
-    return {name: _key(link, name) for name in link.columns}
-
-
-def _key(link: Link, name: str) -> KeyColumn:
-    kind: KeyKind = "FOREIGN KEY"
-    if name in link.keys:
-        kind = "PRIMARY KEY" if name == link.keys[0] else "UNIQUE"
-    if name != link.foreign or link.parent is None or link.refers_to is None:
-        return KeyColumn(kind)
-    return KeyColumn(kind, (f"{link.parent}_synthetic", link.refers_to))
+def table_keys(link: Link) -> tuple[TableKey, ...]:
+    """What is declared of the columns of keys."""
+    out = [TableKey("UNIQUE" if number else "PRIMARY KEY", columns) for number, columns in enumerate(link.keys)]
+    if link.parent is not None:
+        out.append(TableKey("FOREIGN KEY", link.foreign, (f"{link.parent}_synthetic", link.refers_to)))
+    return tuple(out)
 
 
 def grouped(codes: Mapping[str, Codes], partitions: Mapping[str, Partition]) -> dict[str, Codes]:

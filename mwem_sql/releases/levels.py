@@ -7,39 +7,31 @@ together with how many rows lead there: rows are drawn from the parent's answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain
 from typing import Any, Final
 
 import duckdb
-from sqlglot import exp
 
 from mwem_sql.accounting.accounts import TableCarrier
 from mwem_sql.accounting.caps import protected
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.measurement import Kind
-from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.levels import Level, column_above, level_rows, read_levels, unit_column
+from mwem_sql.boundary.levels import Level, level_rows, read_levels, unit_columns
 from mwem_sql.compile.compiled import Compiled
-from mwem_sql.compile.read import read_workload
 from mwem_sql.domains.classes import MAX_VALUES
-from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import level_domains
+from mwem_sql.domains.levels import domains_alone, level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
     OptionError,
-    PredicateError,
-    WorkloadError,
     did_you_mean,
     literal,
     refuse,
 )  # fmt: skip
-from mwem_sql.language import conditions, dialect
-from mwem_sql.language.dialect import fold, quoted
+from mwem_sql.language.dialect import fold
 from mwem_sql.loop.plan import divided, part_of
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.metadata import key
@@ -47,12 +39,13 @@ from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.draft import Draft, check_possible, draft_of
 from mwem_sql.releases.plan import Plan, Subject, plan_level
+from mwem_sql.releases.questions import by_level, columns_above, of_parent, plain, read_of
 from mwem_sql.releases.request import OPTIONS, Request, read_number
+from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
-from mwem_sql.workload import Query, Workload
+from mwem_sql.scan.engines.protocol import Snapshot
+from mwem_sql.workload import Workload
 
-MOST_CUTS: Final = 200
-"""Expressions over columns above that a parent is asked about one by one. Of more, it is asked for the columns."""
 COMMON: Final = frozenset(
     {"delta", "unit", "rows_per_unit", "max_cells", "certify", "version", "seed"}
 )  # of OPTIONS, those that a release of several tables has
@@ -134,6 +127,8 @@ class LevelPlan:
 class TreePlan:
     """What would run for several tables, the root first and each after its parent. Public all of it."""
 
+    tables: tuple[Level, ...]
+    """As the catalog has them."""
     levels: tuple[LevelPlan, ...]
     ledger: Ledger
     """Of the root: its rows are the units, and their account is charged."""
@@ -169,18 +164,24 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
-        rows = [level_rows(levels, place, numbers) for place in places]
-        domains = level_domains(con, session.place, levels, numbers, sandbox)
-        questions = _by_level(levels, domains, request.first.workload)
+        alone = domains_alone(con, session.place, levels, sandbox)
+        text = DIALECTS[levels[0].table.dialect].text
+        rows = [level_rows(levels, place, numbers, text) for place in places]
+        domains = level_domains(levels, alone, numbers)
+        questions = by_level(levels, domains, request.first.workload)
+        # Columns that nobody asks about may be numbers of keys.
+        read = read_of(levels, domains, questions)
+        kept = tuple(level.keeping(columns) for level, columns in zip(levels, read, strict=True))
+        domains = level_domains(kept, alone, numbers)
         # From below: what a table asks of those above it is asked of its parent, which may be its parent's turn then.
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            questions[parent] += _of_parent(levels, place, domains, questions[place], questions[parent])
+            questions[parent] += of_parent(levels, place, domains, questions[place], questions[parent])
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),
-                workload=Workload(tuple(query._replace(of=None) for query in questions[place])),
+                workload=plain(questions[place]),
                 unit=levels[0].name if place else None,
                 rows_per_unit=most[levels[place].name] if place else 1,
             )
@@ -196,11 +197,11 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
             relation=rows[place],
             unit=_unit(levels, place, most) if place else None,
             part=parts[place],
-            above=frozenset(_above(levels, place)).intersection(drafts[place].compiled.classes),
+            above=frozenset(columns_above(levels, place)).intersection(drafts[place].compiled.classes),
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)
-        plans.append(LevelPlan(level=levels[place], request=requests[place], plan=plan))
-    return TreePlan(levels=tuple(plans), ledger=ledger)
+        plans.append(LevelPlan(level=kept[place], request=requests[place], plan=plan))
+    return TreePlan(tables=levels, levels=tuple(plans), ledger=ledger)
 
 
 def _most(request: TablesRequest, levels: Sequence[Level]) -> dict[str, int]:
@@ -225,163 +226,32 @@ def _most(request: TablesRequest, levels: Sequence[Level]) -> dict[str, int]:
 
 
 def _most_below(level: Level, most: int) -> int:
-    """How many rows of a table may lead to one row: one where the column that leads there is a key itself."""
-    return 1 if level.foreign in level.keys else most
+    """How many rows of a table may lead to one row: one where what leads there is a key itself."""
+    return 1 if level.is_single else most
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
     """The ledger of all tables, whose units are rows of the root. Each carries the account from the debit on."""
     root = levels[0]
-    unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.name)
+    if root.table.source is None:
+        unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.base.quoted())
+    else:
+        unit = root.table.of_rows(root.base.quoted())
     ledger = read_ledger(con, unit, session.place, RELEASE)
-    others = [level.table.name for level in levels[1:]]
+    others = [level.base for level in levels[1:]]
     identity = ledger.identity
-    if identity.carrier is not None:
+    if isinstance(identity.carrier, TableCarrier):
         keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
         identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
     cap = ledger.cap
-    if cap is not None and (cap.rows_per_unit is not None or fold(cap.unit or "") != fold(root.name)):
-        what = f"the cap on {root.name} is for {cap.protects}, and a release of several tables protects one {root.name}"
-        named = literal(root.table.name.text(session.place))
-        hint = f"have the curator decide: CALL mwem_budget({named}, epsilon, unit := {literal(root.name)})"
+    name, known_by = root.base.table, "" if unit.unit is None else unit.unit.id
+    is_renamed = cap is not None and known_by and cap.unit_id == known_by
+    if cap is not None and (cap.rows_per_unit is not None or (fold(cap.unit or "") != fold(name) and not is_renamed)):
+        what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
+        text = literal(root.base.text(session.place))
+        hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
-
-
-def _above(levels: Sequence[Level], place: int) -> dict[str, tuple[int, str]]:
-    """The columns of the tables above, as a level calls them: the place of their table, and what it calls them."""
-    return {
-        column_above(levels[other], column.name): (other, column.name)
-        for other in tables.above(levels, place)
-        for column in levels[other].table.columns
-    }
-
-
-def _by_level(levels: Sequence[Level], domains: Sequence[Domain], workload: Workload) -> list[list[Query]]:
-    """The rows of a workload by the table whose rows they count."""
-    out: list[list[Query]] = [[] for _ in levels]
-    names = {fold(level.name): place for place, level in enumerate(levels)}
-    for number, query in enumerate(workload, start=1):
-        if query.of is None:
-            place = _table_of(levels, domains, query, number)
-        elif fold(query.of) in names:
-            place = names[fold(query.of)]
-        else:
-            what = f"row {number} of the workload is of {query.of!r}, which is not a table of this call"
-            listed = [level.name for level in levels]
-            raise refuse(
-                WorkloadError, RELEASE, what, f"{did_you_mean(query.of, listed)}of is one of {', '.join(listed)}"
-            )
-        out[place].append(query)
-    for place, level in enumerate(levels):
-        _check_keys(levels, place, domains[place], out[place])
-        if place and not out[place]:
-            what = f"no row of the workload is about rows of {level.name}"
-            hint = f"add one, with of := {literal(level.name)}; or leave the table out"
-            raise refuse(WorkloadError, RELEASE, what, hint)
-    return out
-
-
-def _table_of(levels: Sequence[Level], domains: Sequence[Domain], query: Query, number: int) -> int:
-    """The table that has all columns of a row without `of`, or sees them above it, the nearest to the root."""
-    fitting, refused = [], None
-    for place, domain in enumerate(domains):
-        try:
-            read_workload(domain, Workload((query._replace(of=None),)))
-        except PredicateError as error:
-            refused = refused or error
-        else:
-            fitting.append(place)
-    first = next(
-        (place for place in fitting if all(place == k or place in tables.above(levels, k) for k in fitting)), None
-    )
-    if first is not None:
-        return first
-    if not fitting and refused is not None:
-        raise refused
-    among = " or of ".join(levels[place].name for place in fitting)
-    what = f"row {number} of the workload ({query.label!r}) may count rows of {among}"
-    raise refuse(WorkloadError, RELEASE, what, f"say which: of := {literal(levels[fitting[0]].name)}")
-
-
-def _check_keys(levels: Sequence[Level], place: int, domain: Domain, queries: Sequence[Query]) -> None:
-    """Keys are numbers that mean nothing: nobody can ask about them."""
-    if not queries:
-        return
-    keys = dict.fromkeys(levels[place].joining, levels[place].name)
-    for other in map(levels.__getitem__, tables.above(levels, place)):
-        keys |= {column_above(other, key): other.name for key in other.joining}
-    read = {name for parts in read_workload(domain, _plain(queries)).parts for part in parts for name in part.columns}
-    key = next((name for name in keys if name in read), None)
-    if key is not None:
-        what = f"the workload asks about {key} of {keys[key]}, which is a key: synthetic rows have new numbers there"
-        raise refuse(WorkloadError, RELEASE, what, "ask about other columns, or about how many rows lead to a row")
-
-
-def _plain(queries: Sequence[Query]) -> Workload:
-    return Workload(tuple(query._replace(of=None) for query in queries))
-
-
-def _of_parent(
-    levels: Sequence[Level],
-    place: int,
-    domains: Sequence[Domain],
-    queries: Sequence[Query],
-    there: Sequence[Query],
-) -> Iterator[Query]:
-    """What the rows of a level make its parent be asked: how many rows lead to a row, by what they say of it.
-
-    For each set of columns above that a row of the workload reads, all that such rows tell apart of them.
-    """
-    parent = levels[place].parent
-    assert parent is not None
-    domain, above, number = domains[parent], _above(levels, place), levels[place].name
-    cuts: dict[tuple[str, ...], dict[str, None]] = {(): {}}
-    for parts in read_workload(domains[place], _plain(queries)).parts:
-        leaves = list(chain.from_iterable(conditions.leaves(part.what) for part in parts))
-        columns = tuple(name for name in above if any(name in leaf.columns for leaf in leaves))
-        cut = cuts.setdefault(columns, {})
-        for leaf in leaves:
-            if above.keys() >= set(leaf.columns):
-                cut[_renamed(leaf.sql, above, parent)] = None
-            else:
-                cut |= {_renamed(quoted(name), above, parent): None for name in leaf.columns if name in above}
-    taken = {query.label for query in there}
-    for columns, cut in cuts.items():
-        shown = [_shown(above[name], name, parent) for name in columns]
-        items = list(cut)
-        if len(items) > MOST_CUTS:
-            items = [quoted(_shown(above[name], name, parent)) for name in columns]
-        items = [item for item in items if not _lacks(domain, item)]
-        name = ", ".join([*shown, number])
-        yield Query(
-            group_by=(", ".join([*items, quoted(number)]),),
-            verbatim=False,
-            name=name if name not in taken else f"{name} (for {number})",
-        )
-
-
-def _shown(where: tuple[int, str], name: str, parent: int) -> str:
-    """What a column above a level is called in its parent."""
-    place, column = where
-    return column if place == parent else name
-
-
-def _renamed(text: str, above: Mapping[str, tuple[int, str]], parent: int) -> str:
-    """An expression over columns above a level as its parent has it."""
-
-    def rename(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.name in above:
-            return exp.column(_shown(above[node.name], node.name, parent), quoted=True)
-        return node
-
-    return dialect.sql(dialect.expression(f"SELECT {text}").expressions[0].transform(rename))
-
-
-def _lacks(domain: Domain, item: str) -> bool:
-    """Whether an item is a column whose values cannot be listed."""
-    tree = dialect.expression(f"SELECT {item}").expressions[0]
-    return isinstance(tree, exp.Column) and domain.lacks(tree.name) is not None
 
 
 def _parts(requests: Sequence[Request], drafts: Sequence[Draft]) -> list[Fraction]:
@@ -402,11 +272,12 @@ def _cells(compiled: Compiled) -> float:
 
 
 def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
-    column = unit_column(levels)
-    return Unit(column.name, most[levels[place].name], column.type)
+    first, *others = unit_columns(levels, place)
+    further = tuple((column.name, column.type) for column in others)
+    return Unit(first.name, most[levels[place].name], first.type, further)
 
 
-def same_rows(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, tree: TreePlan) -> bool:
-    """Whether tables, keys and account still are what was planned; the debit has opened the account."""
-    levels = read_levels(con, request.tables, session.place)
-    return levels == tuple(one.level for one in tree.levels)
+def same_rows(session: Session, request: TablesRequest, tree: TreePlan, snapshot: Snapshot) -> bool:
+    """Whether a snapshot has the tables and keys that were planned."""
+    con = snapshot.home or session.cursor()
+    return read_levels(con, request.tables, session.place, snapshot) == tree.tables

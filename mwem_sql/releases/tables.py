@@ -203,7 +203,7 @@ def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree
 def _charge(tree: TreePlan) -> Charge:
     """All of the budget: a unit is a row of the root, and what leads to it."""
     composition = replace(tree.root.plan.schedule.composition, limit=tree.limit)
-    return Charge.of(composition, tree.root.level.name, None)
+    return Charge.of(composition, tree.root.level.base.table, None)
 
 
 def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt: Receipt) -> execution.Check:
@@ -212,7 +212,7 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
         account = tree.ledger.at(con).account
-        if not same_rows(con, session, request, tree) or account != receipt.account:
+        if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
         return lambda: None
 

@@ -23,7 +23,7 @@ from mwem_sql.domains.domain import Domain
 from mwem_sql.judge import grade
 from mwem_sql.platform.metadata import VERSION
 from mwem_sql.releases import store, summary
-from mwem_sql.releases.drawing import NUMBER, key_columns
+from mwem_sql.releases.drawing import NUMBER, table_keys
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting.charts import rounded
 
@@ -132,9 +132,10 @@ def joined(domain: Domain) -> list[str]:
         return []
     out = []
     if link.parent is not None:
+        numbers = "a new number" if len(link.foreign) == 1 else "new numbers"
         out.append(
-            f"Each row leads to a row of {link.parent}_synthetic by {link.foreign}, a new number. How rows that lead"
-            f" to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
+            f"Each row leads to a row of {link.parent}_synthetic by {', '.join(link.foreign)}, {numbers}. How rows that"
+            f" lead to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
     for table in link.below:
         most = int(domain[table].most)
@@ -213,13 +214,19 @@ def of(con: duckdb.DuckDBPyConnection, stored: Stored, file: str) -> Card:
 
 
 def _keys(domain: Domain) -> dict[str, Any]:
-    """The columns of keys, where tables are joined."""
+    """The keys, where tables are joined."""
     if domain.link is None:
         return {}
     return {
         "keys": [
-            {"column": column, "key": key.kind, "refers_to": None if key.refers_to is None else list(key.refers_to)}
-            for column, key in key_columns(domain.link).items()
+            {
+                "columns": list(key.columns),
+                "key": key.kind,
+                "refers_to": None
+                if key.refers_to is None
+                else {"table": key.refers_to[0], "columns": list(key.refers_to[1])},
+            }
+            for key in table_keys(domain.link)
         ]
     }
 
@@ -275,7 +282,9 @@ def _facts(card: Card) -> dict[str, str]:
 def _listed(card: Card) -> str:
     """A table among others: its file, rows and quality, and where its rows lead."""
     content, link = card.content, card.stored.domain.link
-    leads = "" if link is None or link.parent is None else f"`{link.parent}_synthetic` by `{_cell(link.foreign or '')}`"
+    leads = ""
+    if link is not None and link.parent is not None:
+        leads = f"`{link.parent}_synthetic` by `{_cell(', '.join(link.foreign))}`"
     return f"| `{_cell(content['table'])}` | `{card.file}` | {content['rows']:,} | {content['quality']} | {leads} |"
 
 
@@ -320,10 +329,11 @@ def _column(name: str, kind: str, words: str) -> str:
 
 
 def _key_words(domain: Domain) -> Iterator[tuple[str, str, str]]:
-    """The columns of keys, with their type and what they lead to."""
-    for column, key in key_columns(domain.link).items() if domain.link is not None else ():
-        leads = "" if key.refers_to is None else f", the {key.refers_to[1]} of {key.refers_to[0]}"
-        yield column, NUMBER, f"{key.kind}{leads}; a new number"
+    """The columns of each key, with their type and what they lead to."""
+    for key in table_keys(domain.link) if domain.link is not None else ():
+        leads = "" if key.refers_to is None else f", the {', '.join(key.refers_to[1])} of {key.refers_to[0]}"
+        numbers = "a new number" if len(key.columns) == 1 else "new numbers"
+        yield ", ".join(key.columns), NUMBER, f"{key.kind}{leads}; {numbers}"
 
 
 def _elsewhere(domain: Domain, name: str) -> str:

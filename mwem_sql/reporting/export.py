@@ -26,7 +26,7 @@ from mwem_sql.platform.metadata import SCHEMA, created, prepare
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, store, summary
 from mwem_sql.releases.answer import Answerer
-from mwem_sql.releases.drawing import key_columns, link_of
+from mwem_sql.releases.drawing import link_of, table_keys
 from mwem_sql.releases.store import Stored
 from mwem_sql.releases.tables import joined_tables
 from mwem_sql.reporting import card, charts, joined, page
@@ -212,7 +212,7 @@ def _copy_table(con: duckdb.DuckDBPyConnection, stored: Stored, alias: str) -> N
     rows = exp.select("*").from_(stored.name.tree())
     described = con.execute(exp.Describe(this=rows.copy()).sql("duckdb")).fetchall()
     types = {column: kind for column, kind, *_ in described}
-    con.execute(ddl.create(name, types, {} if link is None else key_columns(link)))
+    con.execute(ddl.create(name, types, () if link is None else table_keys(link)))
     con.execute(exp.Insert(this=name.tree(), expression=rows).sql("duckdb"))
     shown = {column: classes for column, classes in stored.classes.items() if column in types}
     off = summary.off_domain(stored.state(), stored.classes)

@@ -316,6 +316,8 @@ def budget(call: Arguments) -> Rows:
     con = session.cursor()
     given = None if call["unit"] is None else call.name("unit")
     relation = relations.describe(con, call.name("private_table"), session.place, function, unit=given)
+    if given is not None:
+        relation = relation.of_rows(given)
     rows_per_unit: int | None = read_whole(function, "rows_per_unit", call["rows_per_unit"], 1, 10**6)
     unit = None
     if relation.unit is not None:

@@ -6,7 +6,7 @@ Inside a piece the density rises or falls towards its neighbours'.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -33,11 +33,12 @@ KeyKind: TypeAlias = Literal["PRIMARY KEY", "UNIQUE", "FOREIGN KEY"]
 
 
 @dataclass(frozen=True)
-class KeyColumn:
-    """A column of numbers that joins tables. One of a FOREIGN KEY refers to a column of another table."""
+class TableKey:
+    """Columns of numbers that join tables. Those of a FOREIGN KEY refer to columns of another table."""
 
     kind: KeyKind
-    refers_to: tuple[str, str] | None = None
+    columns: tuple[str, ...]
+    refers_to: tuple[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class SyntheticRows:
 
     types: Mapping[str, str]
     reader: pa.RecordBatchReader
-    keys: Mapping[str, KeyColumn] = field(default_factory=dict)
+    keys: Sequence[TableKey] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

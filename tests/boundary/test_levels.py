@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from strategies import seeds
 
 import mwem_sql
-from mwem_sql.boundary.levels import above, below, level_rows, read_levels, unit_column
+from mwem_sql.boundary.levels import above, below, level_rows, read_levels, unit_columns
 from mwem_sql.platform.catalog import Place
+from mwem_sql.scan.dialects.duckdb import DUCKDB
 
 HERE = Place("memory", "main")
 SCHEMA = """
@@ -37,7 +38,7 @@ def rows(con: duckdb.DuckDBPyConnection) -> dict[str, Counter[tuple[object, ...]
     levels = read_levels(con, ["drug", "visit", "person", "pass"], HERE)
     out = {}
     for place, level in enumerate(levels):
-        relation = level_rows(levels, place, MOST)
+        relation = level_rows(levels, place, MOST, DUCKDB.text)
         names = ", ".join(f'"{column.name}"' for column in relation.columns)
         out[level.name] = Counter(con.execute(f"SELECT {names} FROM {relation.tree().sql('duckdb')}").fetchall())
     return out
@@ -50,8 +51,8 @@ def test_the_tree(con: duckdb.DuckDBPyConnection) -> None:
     assert [level.parent for level in levels] == [None, 0, 0, 1]
     assert [level.joining for level in levels] == [("pid",), ("vid", "pid"), ("pid",), ("vid",)]
     assert (above(levels, 3), below(levels, 0), below(levels, 3)) == ([1, 0], [1, 2], [])
-    assert unit_column(levels).name == "person.pid"
-    assert [column.name for column in level_rows(levels, 1, MOST).columns] == [
+    assert [column.name for column in unit_columns(levels, 3)] == ["person.pid"]
+    assert [column.name for column in level_rows(levels, 1, MOST, DUCKDB.text).columns] == [
         "vid", "pid", "kind", "person.pid", "person.sex", "drug",
     ]  # fmt: skip
 
@@ -100,3 +101,59 @@ def test_a_unit_less_takes_its_rows_from_each_level_and_no_others(seed: int) -> 
         for table, unit in {"person": 0, "visit": 3, "drug": -2, "pass": 0}.items():
             assert not after[table] - before[table]
             assert all(row[unit] == "p0" for row in before[table] - after[table])
+
+
+COMPOSITE = """
+    CREATE TABLE person (site VARCHAR, pid INTEGER, sex VARCHAR, PRIMARY KEY (pid, site));
+    CREATE TABLE visit (site VARCHAR, pid INTEGER, line INTEGER, kind VARCHAR, PRIMARY KEY (site, pid, line),
+        UNIQUE (pid, kind), FOREIGN KEY (pid, site) REFERENCES person (pid, site));
+    CREATE TABLE drug (site VARCHAR, pid INTEGER, line INTEGER, days INTEGER,
+        FOREIGN KEY (site, pid, line) REFERENCES visit (site, pid, line))
+"""
+
+
+def test_keys_of_several_columns(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("DROP TABLE pass; DROP TABLE drug; DROP TABLE visit; DROP TABLE person;" + COMPOSITE)
+    levels = read_levels(con, ["person", "visit", "drug"], HERE)
+    assert [level.joining for level in levels] == [("pid", "site"), ("site", "pid", "line"), ("site", "pid", "line")]
+    assert [column.name for column in unit_columns(levels, 2)] == ["person.pid", "person.site"]
+    # A key of several columns that no table refers to is one of numbers only where nobody asks about them.
+    assert len(levels[1].keys) == 2
+    assert [len(levels[1].keeping(read).keys) for read in ({"line"}, {"kind"})] == [2, 1]
+    con.execute(
+        """INSERT INTO person VALUES ('x', 1, 'F'), ('y', 1, 'M');
+           INSERT INTO visit VALUES ('x', 1, 1, 'a'), ('x', 1, 2, 'b'), ('y', 1, 1, 'c');
+           INSERT INTO drug VALUES ('x', 1, 1, 7), ('x', 1, 1, 8), ('y', 1, 1, 9), ('y', 1, NULL, 9)"""
+    )
+    found = {}
+    for place, level in enumerate(levels):
+        tree = level_rows(levels, place, MOST, DUCKDB.text).tree()
+        found[level.name] = Counter(con.execute(f"SELECT * FROM {tree.sql('duckdb')}").fetchall())
+    assert found["person"] == Counter([("x", 1, "F", 2), ("y", 1, "M", 1)])
+    assert found["visit"] == Counter(
+        [("x", 1, 1, "a", "x", 1, "F", 2), ("x", 1, 2, "b", "x", 1, "F", 0), ("y", 1, 1, "c", "y", 1, "M", 1)]
+    )
+    assert sorted(row[3] for row in found["drug"].elements()) == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("tables", "named"),
+    [
+        (
+            """CREATE TABLE c (a INTEGER PRIMARY KEY, b INTEGER, FOREIGN KEY (a, b) REFERENCES p (a, b));
+               CREATE TABLE d (a INTEGER REFERENCES c (a))""",
+            "a part of the key to its parent",
+        ),
+        (
+            """CREATE TABLE c (a INTEGER PRIMARY KEY); CREATE TABLE d (a INTEGER REFERENCES c (a));
+               CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR,
+                   refers_columns VARCHAR[]);
+               INSERT INTO mwem_keys VALUES ('c', ['a', 'a'], 'p', ['a', 'b'])""",
+            "has a column twice",
+        ),
+    ],
+)
+def test_keys_that_numbers_could_not_keep(con: duckdb.DuckDBPyConnection, tables: str, named: str) -> None:
+    con.execute("CREATE TABLE p (a INTEGER, b INTEGER, PRIMARY KEY (a, b));" + tables)
+    with pytest.raises(mwem_sql.MwemError, match=named):
+        read_levels(con, ["p", "c", "d"], HERE)

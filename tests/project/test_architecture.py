@@ -37,6 +37,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/scan/engines/duckdb.py": "scan/test_execution.py",
     "mwem_sql/scan/engines/postgresql.py": "engines/test_postgresql.py",
     "mwem_sql/scan/engines/postgresql_catalog.py": "engines/test_boundary_postgresql.py",
+    "mwem_sql/scan/engines/postgresql_keys.py": "engines/test_tables_postgresql.py",
     "mwem_sql/scan/engines/protocol.py": "engines/test_differential.py",
     "mwem_sql/scan/engines/spark.py": "engines/test_spark.py",
     "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",

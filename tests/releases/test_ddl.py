@@ -6,13 +6,13 @@ import duckdb
 
 from mwem_sql.platform.catalog import Name
 from mwem_sql.releases import ddl
-from mwem_sql.synthesis.values import KeyColumn
+from mwem_sql.synthesis.values import TableKey
 
 
 def test_keys_are_declared() -> None:
     types = {"id": "BIGINT", "other id": "BIGINT", "sex": "ENUM('F', 'M')"}
-    keys = {"id": KeyColumn("PRIMARY KEY"), "other id": KeyColumn("UNIQUE")}
-    leads = {"id": KeyColumn("FOREIGN KEY", ("the parent", "other id"))}
+    keys = [TableKey("PRIMARY KEY", ("id",)), TableKey("UNIQUE", ("other id",))]
+    leads = [TableKey("FOREIGN KEY", ("id",), ("the parent", ("other id",)))]
     with duckdb.connect() as con:
         con.execute(ddl.create(Name("memory", "main", "the parent"), types, keys))
         con.execute(ddl.create(Name("memory", "main", "child"), {"id": "BIGINT"}, leads))

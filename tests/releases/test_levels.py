@@ -34,26 +34,6 @@ def planned(con: duckdb.DuckDBPyConnection, *queries: Query, delta: float = 0, *
     return plan_tree(Session.of(con), TablesRequest.parse(tables, Workload(queries), 1, options))
 
 
-def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.DuckDBPyConnection) -> None:
-    """Together with how many rows lead there: all that its rows tell apart, for each set of columns that they read."""
-    tree = planned(
-        con,
-        Query("home AND person.age >= 65", of="visit"),
-        Query("age < 18", of="visit"),
-        Query(group_by=("strong", "visit.home", "person.old"), of="drug"),
-    )
-    person, visit, drug = (one.request.workload for one in tree.levels)
-    assert len(drug) == 1
-    assert [query.label for query in visit] == [
-        "home AND person.age >= 65", "age < 18", "drug", "home, person.old, drug",
-    ]  # fmt: skip
-    assert {query.label: query.group_by for query in person} == {
-        "visit": ('"visit"',),
-        "age, visit": ('"age" >= 65, "age" < 18, "visit"',),
-        "old, visit": ('"old", "visit"',),
-    }
-
-
 def test_shares_add_up_and_follow_the_rule(con: duckdb.DuckDBPyConnection) -> None:
     """In proportion to the cube root of the rows of a unit times the cells; under rho to the square root."""
     queries = [Query(group_by=("home",), of="visit"), Query(group_by=("strong",), of="drug")]

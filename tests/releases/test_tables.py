@@ -215,3 +215,37 @@ def test_no_rows_below(con: duckdb.DuckDBPyConnection) -> None:
     _, visit, _ = released(con, 10**6)
     assert con.execute("SELECT count(*) FROM visit_synthetic").fetchall() == [(visit.rows,)] == [(0,)]
     assert np.isfinite(mwem_sql.count(con, visit.output, "kind = 'A'"))
+
+
+def test_keys_of_several_columns(con: duckdb.DuckDBPyConnection) -> None:
+    """A line counts the rows of one parent; the columns that a table shares with those above it agree."""
+    con.execute(
+        """CREATE TABLE patient (site VARCHAR, nr INTEGER, sex sex NOT NULL, PRIMARY KEY (site, nr));
+           CREATE TABLE stay (site VARCHAR, nr INTEGER, line INTEGER, kind kind NOT NULL, PRIMARY KEY (site, nr, line),
+               FOREIGN KEY (site, nr) REFERENCES patient (site, nr));
+           CREATE TABLE dose (site VARCHAR, nr INTEGER, line INTEGER, day INTEGER CHECK (day BETWEEN 1 AND 3),
+               strong BOOLEAN NOT NULL, PRIMARY KEY (site, nr, line, day),
+               FOREIGN KEY (site, nr, line) REFERENCES stay (site, nr, line));
+           INSERT INTO patient SELECT ['x', 'y'][1 + i % 2], i // 2, if(i % 2 = 0, 'F', 'M') FROM range(600) t(i);
+           INSERT INTO stay
+           SELECT site, nr, n, if(sex = 'F', 'A', 'B') FROM patient, range(3) t(n) WHERE n <= nr % 3;
+           INSERT INTO dose SELECT site, nr, line, n, kind = 'A' FROM stay, range(1, 3) t(n) WHERE n = 1 OR kind = 'A';
+           CREATE TABLE doses AS SELECT * FROM (VALUES ('stay', ['kind', 'sex']), ('dose', ['strong', 'stay.kind']))
+           t("of", group_by);
+           CREATE TABLE by_day AS FROM doses UNION ALL SELECT 'dose', ['day']"""
+    )
+    for workload in ("doses", "by_day"):
+        options = {"rows_per_unit": {"stay": 3, "dose": 6}, "version": workload}
+        mwem_sql.release(con, ["dose", "patient", "stay"], workload, 10**6, **options)
+        ((rows, right, most),) = con.execute(
+            """SELECT count(*), count_if(strong = (kind = 'A')), max(line) FROM dose_synthetic
+               JOIN stay_synthetic USING (site, nr, line) JOIN patient_synthetic USING (site, nr)"""
+        ).fetchall()
+        assert con.execute("SELECT count(*) FROM dose_synthetic").fetchall() == [(rows,)]
+        assert (rows, most) == (right, 3) and abs(rows - 1800) <= 14
+        keys = con.execute(
+            "SELECT constraint_type, constraint_column_names FROM duckdb_constraints()"
+            " WHERE table_name = 'dose_synthetic' AND constraint_type <> 'NOT NULL' ORDER BY ALL"
+        ).fetchall()
+        leading = ("FOREIGN KEY", ["site", "nr", "line"])
+        assert keys == [leading, ("PRIMARY KEY", ["site", "nr", "line", "day"])][: 1 + (workload == "doses")]

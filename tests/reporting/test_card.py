@@ -88,7 +88,7 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
 
 
 def test_tables_that_are_joined_say_what_is_not_kept() -> None:
-    link = Link(keys=("vid",), parent="person", foreign="pid", refers_to="pid", below=("drug", "bill"))
+    link = Link(keys=(("vid",),), parent="person", foreign=("pid",), refers_to=("pid",), below=("drug", "bill"))
     numbers = tuple(
         Attribute(name, "INTEGER", nullable=False, low=0, high=high) for name, high in (("drug", 3), ("bill", 1))
     )

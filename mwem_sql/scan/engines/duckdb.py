@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.files import keys_of
-from mwem_sql.boundary.sources import Facts
-from mwem_sql.errors import BudgetError, TableError, literal, refuse
+from mwem_sql.boundary.sources import Facts, Linked
+from mwem_sql.errors import BudgetError, TableError, literal, refuse, spoken_by
 from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.metadata import holders
-from mwem_sql.scan.engines.protocol import RowEngine
+from mwem_sql.scan.engines.protocol import RowEngine, refuse_several
 
 # A private file is opened with nothing but itself: no other file, no extension, no setting that a view could depend on.
 _ISOLATED: dict[str, str | bool | int | float | list[str]] = {
@@ -42,6 +42,10 @@ class InstanceSnapshot:
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         assert self._engine is not None
         return self._engine.facts(self._con, parts, function)
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        assert self._engine is not None
+        return self._engine.describe_all(names, function)
 
     def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
         """The result in batches: neither DuckDB nor Python holds all of it."""
@@ -110,6 +114,10 @@ class DuckDBFile:
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         return self.facts(self._con.cursor(), parts, function)
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:  # noqa: ARG002
+        with spoken_by(function):
+            raise refuse_several(self.shown)
 
     def facts(self, con: duckdb.DuckDBPyConnection, parts: Sequence[str], function: str) -> Facts:
         """What DuckDB's rules say of a relation, read in the file's instance. All its tables are one account.

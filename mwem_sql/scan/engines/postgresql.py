@@ -21,10 +21,11 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 from sqlglot import exp
 
-from mwem_sql.boundary.sources import Facts
+from mwem_sql.boundary.sources import Facts, Linked
 from mwem_sql.errors import EngineError, TableError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines.postgresql_catalog import Catalog, CatalogRow
+from mwem_sql.scan.engines.postgresql_keys import linked
 
 _SERVER = """
     SELECT system_identifier::text AS server, d.oid::bigint AS database, d.datname::text AS name,
@@ -52,7 +53,7 @@ _SETTINGS = {
 
 
 class TransactionSnapshot:
-    """One transaction over one relation, on a new connection."""
+    """One transaction over one relation, or over several that were named at once, on a new connection."""
 
     home = None
 
@@ -61,7 +62,7 @@ class TransactionSnapshot:
         self._identity = identity
         self._timeout = timeout
         self._is_open = False
-        self._relation: CatalogRow | None = None
+        self._relations: list[CatalogRow] = []
 
     def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Rows of the catalog."""
@@ -84,24 +85,38 @@ class TransactionSnapshot:
         """The relation, locked against DDL until the transaction ends: what is described is what is read."""
         with spoken_by(function):
             catalog = Catalog(self.rows, self._identity)
-            relation = catalog.find(parts)
-            if self._relation is None:
-                self._lock(relation)
-            elif (relation["schema"], relation["name"]) != (self._relation["schema"], self._relation["name"]):
-                raise ValueError("a snapshot is of one relation: another would be locked after the snapshot was taken")
+            (relation,) = self._named(catalog, [parts])
             return catalog.facts(relation, self.locked)
 
-    def _lock(self, relation: CatalogRow) -> None:
-        """End the transaction in which the name was looked up, and begin the one that reads, with the lock.
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        """Several relations, all locked before the snapshot is taken, and the keys that the snapshot has."""
+        with spoken_by(function):
+            catalog = Catalog(self.rows, self._identity)
+            facts = tuple(catalog.facts(relation, self.locked) for relation in self._named(catalog, names))
+            return linked(self.rows, self._identity, facts)
+
+    def _named(self, catalog: Catalog, names: Sequence[Sequence[str]]) -> list[CatalogRow]:
+        """The relations under some names, locked."""
+        relations = [catalog.find(parts) for parts in names]
+        before = [(relation["schema"], relation["name"]) for relation in self._relations]
+        if not before:
+            self._lock(relations)
+        elif before != [(relation["schema"], relation["name"]) for relation in relations]:
+            raise ValueError("a snapshot is of certain relations: others would be locked after the snapshot was taken")
+        return relations
+
+    def _lock(self, relations: list[CatalogRow]) -> None:
+        """End the transaction in which names were looked up, and begin the one that reads, with the locks.
 
         SELECT is right enough for that.
         """
         self._cursor.execute("ROLLBACK")
         self._is_open = False
         self.begin()
-        table = exp.table_(relation["name"], db=relation["schema"], quoted=True)
-        self._cursor.execute(f"LOCK TABLE {table.sql('postgres')} IN ACCESS SHARE MODE")
-        self._relation = relation
+        tables = [exp.table_(relation["name"], db=relation["schema"], quoted=True) for relation in relations]
+        listed = ", ".join(table.sql("postgres") for table in tables)
+        self._cursor.execute(f"LOCK TABLE {listed} IN ACCESS SHARE MODE")
+        self._relations = relations
 
     def locked(self) -> set[int]:
         """The numbers of the relations that the transaction has locked."""
@@ -172,9 +187,19 @@ class PostgreSQL:
         self._connection.close()
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
+        with self._asked(function) as snapshot:
+            return snapshot.describe(parts, function)
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        with self._asked(function) as snapshot:
+            return snapshot.describe_all(names, function)
+
+    @contextmanager
+    def _asked(self, function: str) -> Iterator[TransactionSnapshot]:
+        """A snapshot whose catalog is asked; a refusal where the server does not answer."""
         try:
             with self.snapshot() as snapshot:
-                return snapshot.describe(parts, function)
+                yield snapshot
         except adbc_driver_manager.Error:
             what = f"source ({self.shown}) does not answer, or the table is locked"
             raise refuse(EngineError, function, what, "try the same with psql and the same role") from None

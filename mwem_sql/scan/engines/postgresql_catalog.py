@@ -183,6 +183,8 @@ class Catalog:
             checks=tuple(text for text in conditions if text is not None),
             declared={column.name: column for column in columns},
             definition=repr((relation, tree, listed)),
+            base=(relation["schema"], relation["name"]),
+            id=str(relation["oid"]),
         )
         return facts, {row["oid"] for row in read}
 
@@ -292,6 +294,8 @@ class Catalog:
             checks=below.checks,
             declared=declared,
             definition=(repr((relation, listed)), action, below.definition),
+            base=below.base,
+            id=below.id,
         )
         return facts, read | {relation["oid"]}
 

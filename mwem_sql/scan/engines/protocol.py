@@ -61,3 +61,9 @@ class RowEngine(Engine, Protocol):
 def refuse_relation(what: str, hint: str) -> MwemError:
     """A refusal of what cannot be a private relation; `errors.spoken_by` names another function than a release."""
     return refuse(TableError, RELEASE, what, hint)
+
+
+def refuse_several(shown: str) -> MwemError:
+    """A refusal of several relations of an engine that keeps no keys."""
+    what = f"source ({shown}) has no keys that could join tables which are released together"
+    return refuse_relation(what, "release each table alone; or copy them to DuckDB, with PRIMARY KEY and FOREIGN KEY")

@@ -18,10 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mwem_sql.boundary.sources import Facts
+from mwem_sql.boundary.sources import Facts, Linked
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines import spark_catalog
+from mwem_sql.scan.engines.protocol import refuse_several
 from mwem_sql.scan.engines.spark_catalog import SparkRelation
 from mwem_sql.scan.engines.spark_files import DataFiles
 
@@ -84,6 +85,10 @@ class FilesSnapshot:
             relation.show(self._identity)
             self._files = relation.files
             return relation.facts(self._identity)
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:  # noqa: ARG002
+        with spoken_by(function):
+            raise refuse_several("spark")
 
     def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  Spark chooses
         self._session.addTag(self._tag)  # of this thread
@@ -152,6 +157,10 @@ class Spark:
         """All that a snapshot does before it scans: what it would refuse is refused here, and free of charge."""
         with self._answering(function), self.snapshot() as snapshot:
             return snapshot.describe(parts, function)
+
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        with self._answering(function), self.snapshot() as snapshot:
+            return snapshot.describe_all(names, function)
 
     @contextmanager
     def _answering(self, function: str) -> Iterator[None]:
