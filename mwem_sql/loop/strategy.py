@@ -402,9 +402,7 @@ def _with_first(strategy: Strategy, queries: Queries, sizes: Mapping[str, int]) 
             added.append(whole_domain({name: sizes[name]}))
             weights.append(np.ones(1))
         how: How = "refined" if name in by_ranges else "by cells"
-        lines.append(
-            Planned(purpose="first", number=number, importance=parts[name] ** 0.5, cells=sizes[name], how=how)
-        )
+        lines.append(Planned(purpose="first", number=number, importance=parts[name] ** 0.5, cells=sizes[name], how=how))
     return replace(
         strategy,
         queries=Queries.joined([strategy.queries, Queries.of(added)]),
