@@ -276,7 +276,7 @@ class Refinement:
         measure: Callable[[Labels, Fraction], tuple[Floats, float]],
         variance: Callable[[Fraction], float],
     ) -> None:
-        """Spend a share in these parts, a partition each.
+        """Spend a share in these parts, a partition each; in fewer where these would be noise.
 
         Where there is nothing to look at more closely, the rest goes to the partition as it is.
         `measure` gives a value for each part, and their variance; `variance` is what it will be.
@@ -284,9 +284,27 @@ class Refinement:
         while parts:
             spent = divided(share, parts)[0]
             self.add(*measure(self.labels, spent))
-            share, parts = share - spent, parts[1:]
+            share = share - spent
+            parts = self._with_signal(share, parts[1:], variance)
             if parts and not self.look(variance(divided(share, parts)[0])):
                 parts = [1.0]
+
+    def _with_signal(
+        self, share: Fraction, parts: Sequence[float], variance: Callable[[Fraction], float]
+    ) -> Sequence[float]:
+        """As many of these parts as leave the fullest leaf more rows than noise could make up, at least one.
+
+        Fewer partitions are further apart: the levels that are left are as even as can be.
+        """
+        tree, estimates = self._solved_up()
+        leaves = [each[leaf] for each, leaf in zip(tree.down(estimates), self._leaf, strict=True)]
+        fullest, fewer = float(np.concatenate(leaves).max()), parts
+        while len(fewer) > 1 and fullest <= MANY * sqrt(variance(divided(share, fewer)[0])):
+            fewer = fewer[1:]
+        if len(fewer) < len(parts):
+            done, last, count = self._levels[: -len(parts)], self._levels[-1], len(fewer)
+            self._levels = [*done, *(last - (last - done[-1]) * left // count for left in reversed(range(count)))]
+        return fewer
 
     def total(self) -> tuple[float, float]:
         """The rows of all cells, and the variance of that."""
