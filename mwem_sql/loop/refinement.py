@@ -16,7 +16,7 @@ from math import inf, prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.arrays import Flags, Floats, Labels
 from mwem_sql.algebra.nested import LeastSquares
 from mwem_sql.loop.plan import CELLS_GROWTH, divided
 
@@ -104,8 +104,6 @@ def _levels(bits: int, attributes: int, by_cells: bool) -> list[int]:
     count = max(1, round(bits / (BITS_ALONE if is_line and not by_cells else BITS)))
     return [*((bits - is_line) * number // count for number in range(1, count)), bits]
 
-
-Flags = npt.NDArray[np.bool_]
 
 MANY = 5.0
 """Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured
@@ -292,10 +290,7 @@ class Refinement:
     def _with_signal(
         self, share: Fraction, parts: Sequence[float], variance: Callable[[Fraction], float]
     ) -> Sequence[float]:
-        """As many of these parts as leave the fullest leaf more rows than noise could make up, at least one.
-
-        Fewer partitions are further apart: the levels that are left are as even as can be.
-        """
+        """As many of these parts as leave the fullest leaf more rows than noise; fewer are further apart."""
         tree, estimates = self._solved_up()
         leaves = [each[leaf] for each, leaf in zip(tree.down(estimates), self._leaf, strict=True)]
         fullest, fewer = float(np.concatenate(leaves).max()), parts

@@ -368,7 +368,7 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
 
     An end of an interval fails on one side, half as often as both.
     """
-    release = released(4, rounds=4, certify=0, seed=3, output="passengers_taking")
+    release = released(1, rounds=4, certify=0, seed=3, output="passengers_taking")
     taken: list[float] = []
     end, by_noise, by_itself = intervals._end, intervals._by_noise, intervals.Judge._by_itself
     counted, of_rows = intervals.Judge._count_bounds, intervals.Judge._total
@@ -410,7 +410,6 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
         taken.append(CONDITION * BOUNDS * (1 - confidence))
         return measured(self, *question)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(intervals, "WIDE", 0)
     monkeypatch.setattr(intervals.Judge, "_measured_count", of_measured)
     monkeypatch.setattr(intervals, "_end", noted_end)
     monkeypatch.setattr(intervals, "_by_noise", noted_noise)
