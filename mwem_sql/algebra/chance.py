@@ -26,7 +26,7 @@ BOUNDS: Final = 0.1
 Larger: what these say is wider."""
 CONDITION: Final = 1 / 16
 """Part of `BOUNDS` for the number of rows, and for each condition by itself: worked out once, at one chance for all
-intervals that use them."""
+intervals that use them. A count that was measured takes it twice: for the rows, and for what the count is part of."""
 REACH: Final = 0.1
 """Part for the number of records in each bin of a sum over bins: how far these may be from the bins' means. Larger: the
 sum itself is wider."""

@@ -102,6 +102,12 @@ class Family:
         noise_of_cell = np.array([[variance * unit**2], [fourth * unit**4]])
         self._cells = Estimates(np.vstack([first.values * unit, np.repeat(noise_of_cell, len(first.values), axis=1)]))
         self._last: tuple[Question, Enclosure | None] | None = None
+        self._measurements = measurements
+
+    @cached_property
+    def one_by_one(self) -> list[Family]:
+        """Each of its measurements as a family."""
+        return [self] if self._tree is None else [Family([each]) for each in self._measurements]
 
     @property
     def is_joined(self) -> bool:

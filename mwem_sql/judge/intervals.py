@@ -28,6 +28,9 @@ from mwem_sql.kernel.tails import half_widths
 Status: TypeAlias = Literal["directly", "in part", "never"]
 RANK: Final[Mapping[Status, int]] = {"directly": 0, "in part": 1, "never": 2}
 """The best first."""
+WIDE: Final = 0.02
+"""Of all rows: the width of a count's interval by noise from which on what it is part of is looked up. Larger: quicker,
+and an interval that such a bound would narrow is missed."""
 LowHigh: TypeAlias = tuple[Floats, Floats]
 """Of each cell, at least and at most."""
 
@@ -176,7 +179,7 @@ class Judge:
         return sums.widened(sums.low - far, sums.high + far, far > 0)
 
     def _sums(self, question: Question, miss: float, within: Floats | float) -> Intervals:
-        """By noise where a cell was measured, by bounds elsewhere; a sum that was measured by both.
+        """By noise where a cell was measured, and by bounds, which are all there is elsewhere.
 
         `miss` is the chance of each cell.
         """
@@ -185,22 +188,36 @@ class Judge:
         is_exact = exact.is_exact
         low = high = exact.estimates.values
         if is_exact.any():
-            low, high = _by_noise(exact, miss if is_count else MEASURED_SUM * miss)
+            measured = self._measured_count if is_count else self._measured_sum
+            low, high = measured(question, exact, miss)
         if not is_exact.all():
             least, most = self._bounds(question, Chance(miss), miss, within)
             low, high = np.where(is_exact, low, least), np.where(is_exact, high, most)
-        if is_exact.any() and not is_count:
-            chance = Chance(miss)
-            chance.take("noise", MEASURED_SUM)
-            least, most = self._bounds(question, chance.remaining("bounds"), miss, np.inf)
-            low = np.where(is_exact, np.maximum(low, least), low)
-            high = np.where(is_exact, np.minimum(high, most), high)
         if is_count:
             # A count is not negative, whatever noise says, and not what a rule or a public total forbids.
             least, most = self._by_what_is_public(question)
             low, high = np.clip(low, least, most), np.clip(high, least, most)
         status = self._status(question)
         return Intervals(low, high, is_exact, ["directly" if cell else status for cell in is_exact.tolist()])
+
+    def _measured_count(self, question: Question, exact: ExactSums, miss: float) -> LowHigh:
+        """No more than the rows, and than what it is part of, either of which may have less noise."""
+        chance = Chance(miss)
+        chance.take("rows", self._of_condition / miss)
+        of_whole = chance.take("what it is part of", self._of_condition / miss)
+        low, high = _by_noise(exact, chance.rest("noise"))
+        is_wide = exact.is_exact & (high - low > WIDE * self._rows[1])
+        if is_wide.any():
+            least, most = self._by_families(question, of_whole, one_by_one=True)
+            low = np.where(is_wide, np.maximum(low, least), low)
+            high = np.where(is_wide, np.minimum(high, np.minimum(most, self._rows[1])), high)
+        return low, high
+
+    def _measured_sum(self, question: Question, exact: ExactSums, miss: float) -> LowHigh:
+        chance = Chance(miss)
+        low, high = _by_noise(exact, chance.take("noise", MEASURED_SUM))
+        least, most = self._bounds(question, chance.remaining("bounds"), miss, np.inf)
+        return np.maximum(low, least), np.minimum(high, most)
 
     def _status(self, question: Question) -> Status:
         """Of what was not measured: whether some of its attributes were, together; of a single one, whether it was."""
@@ -302,10 +319,15 @@ class Judge:
             low, high = np.where(exact.is_exact, low, least), np.where(exact.is_exact, high, most)
         return np.maximum(low, 0), np.clip(high, 0, self._rows[1])
 
-    def _by_families(self, question: Question, miss: float) -> LowHigh:
-        """Between which sums of measured cells each cell is, by any family that has some of its attributes together."""
+    def _by_families(self, question: Question, miss: float, *, one_by_one: bool = False) -> LowHigh:
+        """Between which sums of measured cells each cell is, by any family that has some of its attributes together.
+
+        `one_by_one`: by each of their measurements, so that a cell of one lies in a coarser cell of another.
+        """
         low, high = np.full(question.cells, -np.inf), np.full(question.cells, np.inf)
         families = self._evidence.families.sharing(question.attributes, min(2, len(question.attributes)))
+        if one_by_one:
+            families = [each for family in families for each in family.one_by_one]
         for family in families:
             enclosure = family.enclosure(question, self._evidence.sizes)
             if enclosure is not None and enclosure.is_bounded:

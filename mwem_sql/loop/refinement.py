@@ -16,7 +16,7 @@ from math import inf, prod, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.arrays import Flags, Floats, Labels
 from mwem_sql.algebra.nested import LeastSquares
 from mwem_sql.loop.plan import CELLS_GROWTH, divided
 
@@ -104,8 +104,6 @@ def _levels(bits: int, attributes: int, by_cells: bool) -> list[int]:
     count = max(1, round(bits / (BITS_ALONE if is_line and not by_cells else BITS)))
     return [*((bits - is_line) * number // count for number in range(1, count)), bits]
 
-
-Flags = npt.NDArray[np.bool_]
 
 MANY = 5.0
 """Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured
@@ -276,7 +274,7 @@ class Refinement:
         measure: Callable[[Labels, Fraction], tuple[Floats, float]],
         variance: Callable[[Fraction], float],
     ) -> None:
-        """Spend a share in these parts, a partition each.
+        """Spend a share in these parts, a partition each; in fewer where these would be noise.
 
         Where there is nothing to look at more closely, the rest goes to the partition as it is.
         `measure` gives a value for each part, and their variance; `variance` is what it will be.
@@ -284,9 +282,24 @@ class Refinement:
         while parts:
             spent = divided(share, parts)[0]
             self.add(*measure(self.labels, spent))
-            share, parts = share - spent, parts[1:]
+            share = share - spent
+            parts = self._with_signal(share, parts[1:], variance)
             if parts and not self.look(variance(divided(share, parts)[0])):
                 parts = [1.0]
+
+    def _with_signal(
+        self, share: Fraction, parts: Sequence[float], variance: Callable[[Fraction], float]
+    ) -> Sequence[float]:
+        """As many of these parts as leave the fullest leaf more rows than noise; fewer are further apart."""
+        tree, estimates = self._solved_up()
+        leaves = [each[leaf] for each, leaf in zip(tree.down(estimates), self._leaf, strict=True)]
+        fullest, fewer = float(np.concatenate(leaves).max()), parts
+        while len(fewer) > 1 and fullest <= MANY * sqrt(variance(divided(share, fewer)[0])):
+            fewer = fewer[1:]
+        if len(fewer) < len(parts):
+            done, last, count = self._levels[: -len(parts)], self._levels[-1], len(fewer)
+            self._levels = [*done, *(last - (last - done[-1]) * left // count for left in reversed(range(count)))]
+        return fewer
 
     def total(self) -> tuple[float, float]:
         """The rows of all cells, and the variance of that."""

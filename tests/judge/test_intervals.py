@@ -279,6 +279,21 @@ def test_a_certificate_that_is_mostly_noise_takes_no_part_in_intervals(passenger
     assert max(narrow) < 6 < max(noisy)
 
 
+def test_a_count_that_was_measured_is_no_more_than_what_it_is_part_of(passengers: Connection) -> None:
+    """Noise of many times the rows: of a value inside a class that was asked for, and of everything but n."""
+    asked = Workload((Query("class IN ('first', 'second')"), Query("true", always=True)))
+    release = mwem_sql.release(passengers, "passengers", asked, 20, seed=1)
+    inside, whole = Query("class = 'first'"), asked.queries[0]
+    passengers.execute("UPDATE mwem.measurements SET scale = 10000 WHERE purpose = 'detail'")
+    (row,) = answers(release, inside)
+    assert (row["measured"], row["low"]) == ("directly", 0)
+    assert 600 < row["high"] < 630  # type: ignore[operator]
+    passengers.execute("UPDATE mwem.measurements SET scale = 10000 WHERE purpose = 'round'")
+    for row in answers(release, inside, whole):
+        assert row["measured"] == "directly"
+        assert 900 < row["high"] < 930  # type: ignore[operator]
+
+
 # As on the Titanic: the fare depends on the class, and none of 41 queries asks about both.
 TITANIC = """
     CREATE TABLE titanic (Pclass INTEGER NOT NULL CHECK (Pclass BETWEEN 1 AND 3),
@@ -335,7 +350,8 @@ def test_a_guess_is_told_from_a_measurement_on_a_table_like_the_titanics(connect
 
 
 TAKING = {
-    "measured": Query("sex = 'F'"), "in part": Query("age BETWEEN 41 AND 47 AND sex = 'F'"),
+    "measured": Query("sex = 'F'"), "inside a class": Query("age = 41"),
+    "in part": Query("age BETWEEN 41 AND 47 AND sex = 'F'"),
     "never": Query("class = 'first' AND age < 40"),
     "three conditions": Query("class = 'first' AND age < 40 AND fare > 30"),
     "sum": Query(measure="fare"), "sum of some": Query("sex = 'F'", "age"),
@@ -352,10 +368,11 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
 
     An end of an interval fails on one side, half as often as both.
     """
-    release = released(4, rounds=4, certify=0, seed=3, output="passengers_taking")
+    release = released(1, rounds=4, certify=0, seed=3, output="passengers_taking")
     taken: list[float] = []
     end, by_noise, by_itself = intervals._end, intervals._by_noise, intervals.Judge._by_itself
     counted, of_rows = intervals.Judge._count_bounds, intervals.Judge._total
+    measured = intervals.Judge._measured_count
 
     def noted_end(found: object, sign: int, miss: float) -> object:
         taken.append(miss / 2)
@@ -389,6 +406,11 @@ def test_what_an_interval_takes_of_its_chance_adds_up(
         taken.extend([CONDITION * BOUNDS * (1 - confidence), SELECTIONS if chosen else 0.0])
         return counted(self, question, conditions, chance, chosen, **more)  # type: ignore[arg-type]
 
+    def of_measured(self: intervals.Judge, *question: object) -> object:
+        taken.append(CONDITION * BOUNDS * (1 - confidence))
+        return measured(self, *question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(intervals.Judge, "_measured_count", of_measured)
     monkeypatch.setattr(intervals, "_end", noted_end)
     monkeypatch.setattr(intervals, "_by_noise", noted_noise)
     monkeypatch.setattr(intervals.Judge, "_by_itself", alone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -138,6 +139,36 @@ def test_what_is_even_is_not_split_however_many_rows_it_has() -> None:
     own = Refinement((64,), base)
     measure(own, counts, 10.0, np.random.default_rng(0))
     assert own.look(200.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "expected", "cells"),
+    [
+        ("1/10", ["1/4"] * 4, [1024, 128, 16, 1]),
+        ("3/100", ["1/4", "3/8", "3/8"], [1024, 32, 32]),
+        ("1/100", ["1/4", "3/4"], [1024, 2048]),
+    ],
+)
+def test_there_are_fewer_partitions_where_noise_hides_what_they_tell(
+    epsilon: str, expected: list[str], cells: list[int]
+) -> None:
+    """Four are planned, each an eighth of the one before; fewer are further apart. The share is spent exactly.
+
+    Of 1,000 rows 700 have one value: so many cells are in its part.
+    """
+    counts = np.full(4096, 300 / 4096)
+    counts[5] += 700
+    own, shares, partitions = even(4096), list[Fraction](), list[np.ndarray]()
+
+    def measure(labels: np.ndarray, share: Fraction) -> tuple[np.ndarray, float]:
+        shares.append(share)
+        partitions.append(labels)
+        return np.bincount(labels, counts), 2 / float(share) ** 2
+
+    own.measure(Fraction(epsilon), own.levels.parts(power=2), measure, lambda share: 2 / float(share) ** 2)
+    assert shares == [Fraction(part) * Fraction(epsilon) for part in expected]
+    assert sum(shares) == Fraction(epsilon)
+    assert [np.count_nonzero(labels == labels[5]) for labels in partitions] == cells
 
 
 def test_what_is_known_badly_is_not_split_whatever_the_next_noise() -> None:
