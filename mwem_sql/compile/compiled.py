@@ -18,10 +18,9 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Query, Workload
 
-SUM_OF_AVERAGE, COUNT_OF_AVERAGE = 1 / 3, 1 / 6
-"""The weights of the two queries that an average asks, beside 1 of a query that is asked as it is: the count matters
-less, because an average is some half of its bound. Larger: averages are known better, sums and counts worse.
-`python benchmarks/floors.py --works sums averages`"""
+PART_OF_AVERAGE = 1 / 3
+"""The weight of each of the two queries that an average asks, beside 1 of a query that is asked as it is. Larger:
+averages are known better, sums and counts worse. `python benchmarks/floors.py --works sums averages`"""
 Cell = tuple[str | None, ...]
 """The group_by values of a cell."""
 
@@ -150,10 +149,9 @@ class Compiled:
         everything = Queries.joined([self.linear, Queries.of(overs)]).take(order) if overs else self.linear
         firsts = everything.firsts()
         weight_of_row = np.fromiter((query.weight for query in sources), np.float64, len(sources))
-        weight_of_row[averages] *= SUM_OF_AVERAGE
-        every = weight_of_row[rows] * np.where(is_count, COUNT_OF_AVERAGE / SUM_OF_AVERAGE, 1.0)
+        weight_of_row[averages] *= PART_OF_AVERAGE
         weights = np.zeros(len(rows))
-        np.maximum.at(weights, firsts, every)
+        np.maximum.at(weights, firsts, weight_of_row[rows])
         kept, number = np.unique(firsts, return_inverse=True)
         always = np.fromiter((query.always for query in sources), np.bool_, len(sources))[rows]
         return Distinct(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby, pairwise
-from math import ceil, inf, pi, prod, sqrt
+from math import pi, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.kernel.budget import Budget
 from mwem_sql.kernel.scales import Kind, noise_scale, typical, within, zcdp_rho
 from mwem_sql.loop.plan import Planned, Schedule, best
-from mwem_sql.loop.refinement import Levels, Refinement
+from mwem_sql.loop.refinement import Refinement
 from mwem_sql.releases.plan import Plan, schedule_of
 from mwem_sql.releases.request import Request
 
@@ -91,39 +91,28 @@ def _histograms(schedule: Schedule) -> list[Planned]:
 class _Last(NamedTuple):
     """Of a distribution that is refined, what its last partition takes.
 
-    `least`, if all others are measured, too; `most`, if only the first is. In a table of fewer `rows` the first
-    partitions take more, up to what leaves `few`.
+    `least`, if all others are measured, too; `most`, if only the first is.
     """
 
     least: Fraction
     most: Fraction
-    few: Fraction
-    rows: float
 
 
 def _refined(plan: Plan, schedule: Schedule) -> list[_Last]:
-    problem, power, out = plan.problem, schedule.composition.power, list[_Last]()
-    # Until something tells of n, the first partitions take as little as they may.
-    knows_n = any(problem.queries[line.number].counts_all for line in schedule.of("always"))
+    out = []
     for line in schedule.of("round"):
-        if not line.is_refined:
-            continue
-        levels = _levels(problem.queries[line.number].shape, line.how == "by cells")
-        noise = sqrt(schedule.composition.variance(line.share))
-        parts = levels.parts(power=power, signal=inf if problem.total is None else problem.total / noise)
-        by_n = problem.total is None and knows_n and levels.full_growth_from > 0
-        few = levels.parts(power=power, signal=0.0) if by_n else parts
-        least, most, few_left = _of(parts[-1:], parts), _of(parts[1:] or parts, parts), _of(few[-1:], few)
-        rows = levels.full_growth_from * noise if by_n else 0.0
-        out.append(_Last(line.share * least, line.share * most, line.share * few_left, rows))
-        knows_n = True
+        if line.is_refined:
+            shape = plan.problem.queries[line.number].shape
+            parts = _parts(shape, line.how == "by cells", schedule.composition.power)
+            least, most = _of(parts[-1:], parts), _of(parts[1:] or parts, parts)
+            out.append(_Last(line.share * least, line.share * most))
     return out
 
 
 @lru_cache(maxsize=64)
-def _levels(shape: tuple[int, ...], by_cells: bool) -> Levels:
+def _parts(shape: tuple[int, ...], by_cells: bool, power: int) -> list[float]:
     """A plan asks for the same ones several times, and to make the tree of a million cells takes a while."""
-    return Refinement(shape, np.ones(prod(shape)), by_cells=by_cells).levels
+    return Refinement(shape, np.ones(prod(shape)), by_cells=by_cells).parts(power)
 
 
 def _of(some: Sequence[float], parts: Sequence[float]) -> Fraction:
@@ -156,11 +145,7 @@ def _measured(plan: Plan, request: Request) -> str:
         alone = len(schedule.of("round")) - count
         sets = f"{count:,} joint distribution{'s' if count > 1 else ''}, refined" if count else "by themselves"
         sets += f", and {alone:,} that compare columns, as they are" if alone else ""
-        sentence = (
-            f"; {_off(_shares(plan, schedule), request, schedule.kind, 'a measured part')}{_of_few(plan)}"
-            if count
-            else ""
-        )
+        sentence = f"; {_off(_shares(plan, schedule), request, schedule.kind, 'a measured part')}" if count else ""
         return f"all {queries:,} queries are about what is measured: {sets}{sentence}"
     return _in_rounds(plan, request, queries)
 
@@ -191,16 +176,6 @@ def _of_rows(plan: Plan, request: Request, schedule: Schedule, queries: int) -> 
         return f"all {queries:,} queries at once, {_off(taken, request, schedule.kind, 'a cell')}"
     off = _off(taken, request, schedule.kind, "a cell of it")
     return f"all {queries:,} queries, as sums over one histogram of {plan.problem.histogram.cells:,} cells: {off}"
-
-
-def _of_few(plan: Plan) -> str:
-    """What is said of a table of few rows, where others would have less noise."""
-    parts, schedule = _refined(plan, plan.schedule), plan.schedule
-    few, rows = min(last.few for last in parts), max(last.rows for last in parts)
-    if few >= min(last.least for last in parts):
-        return ""
-    off = typical(schedule.composition.scale(few), schedule.kind)
-    return f"; in a table of fewer than {_short(ceil(rows))} rows, by up to {_short(off)}"
 
 
 def _off(

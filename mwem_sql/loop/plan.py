@@ -31,8 +31,8 @@ FIGURE: Final = Fraction(1, 50)
 """Of the budget: a figure by itself, which is no answer. Larger: it is known better, answers have more noise.
 `python benchmarks/coverage.py --shares`, `python benchmarks/past.py`"""
 SHARES: Final[dict[str, Fraction]] = {
-    "total": Fraction(1, 20), "glance": FIGURE, "histogram": Fraction(1, 4), "detail": Fraction(1, 20),
-    "certify": FIGURE, "units": FIGURE, "start": FIGURE,
+    "total": FIGURE, "certify": FIGURE, "units": FIGURE, "start": FIGURE,
+    "histogram": Fraction(1, 4), "detail": Fraction(1, 20),
     "select": Fraction(3, 20), "paper": Fraction(1, 2), "always": Fraction(1),
 }  # fmt: skip
 """What is no matter of importance and cells: of the budget, but for the last three.
@@ -40,7 +40,6 @@ SHARES: Final[dict[str, Fraction]] = {
 | share | of | larger | measured by |
 |---|---|---|---|
 | total | the budget | n is known better, all else worse | `python benchmarks/known_total.py` |
-| glance | the budget, in the place of `total` where distributions come first | the same | the same |
 | histogram | the budget | a better start, less for rounds | `python benchmarks/listing.py` |
 | detail | the budget: distributions inside classes | values nearer to the true ones, more noise | `ordinary.py` |
 | certify | the budget | the error is known better, answers have more noise | `coverage.py --shares` |
@@ -56,9 +55,6 @@ rounds, each with more noise. `python benchmarks/floors.py`."""
 OCCUPIED: Final = 0.75
 """The power of a question's cells that keep their noise: of many cells, most are empty, and stay so. Larger: fewer
 rounds where questions have many cells. `python benchmarks/floors.py`."""
-CELLS_GROWTH: Final = 4.0
-"""Of the shares of a refinement's partitions where only cuboids are asked for, each over the one before, at most.
-Larger: cells are known well, where to split is not. `python benchmarks/regret.py --parts tables`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,8 +305,8 @@ def make_schedule(
         return of("zcdp", *fractions["zcdp"])
     if "zcdp" in kinds and alternatives is not None and any(line.purpose == "first" for line in lines):
         # The total has Laplace noise of the same epsilon in either.
-        glance = pure_rho(table["glance"] * budget.epsilon) / kinds["zcdp"].limit
-        in_rho = of("zcdp", *_fractions(lines, rounds, table | {"glance": glance}, "zcdp"))
+        total = pure_rho(table["total"] * budget.epsilon) / kinds["zcdp"].limit
+        in_rho = of("zcdp", *_fractions(lines, rounds, table | {"total": total}, "zcdp"))
         return replace(of("pure", *fractions["pure"]), in_rho=in_rho)
     kind = kinds["pure"].predicted.better
     return of(kind, *fractions[kind])
@@ -337,8 +333,6 @@ def _fractions(
     """What each line takes of the whole, and what is left for rounds."""
     purposes = {line.purpose for line in lines}
     has: dict[str, Fraction] = {purpose: table[purpose] for purpose in purposes - {"round", "always", "first"}}
-    if "first" in purposes and "total" in has:
-        has["total"] = table["glance"]
     left = 1 - sum(has.values(), Fraction(0))
     keys: list[str] = [line.purpose for line in lines]
     if rounds is None:

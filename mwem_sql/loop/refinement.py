@@ -2,7 +2,7 @@
 
 Measure a partition, look closer where rows are many and uneven, measure again. Owns the tree of halves, which depends
 on the numbers of classes alone, the decision where to look closer in it, and the estimate from all that was measured:
-least squares on the tree (algebra/nested.py), non-negative, shrunk towards what was known before. Sees released values
+least squares on the tree (algebra/nested.py), non-negative, shrunk towards a start. Sees released values
 only; knows nothing of SQL, kernels or budgets. Cells are the class combinations of the attributes, in row-major order.
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, prod, sqrt
+from math import prod, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from mwem_sql.algebra.arrays import Flags, Floats, Labels
 from mwem_sql.algebra.nested import LeastSquares
-from mwem_sql.loop.plan import CELLS_GROWTH, divided
+from mwem_sql.loop.plan import divided
 
 Numbers = npt.NDArray[np.int64]
 
@@ -108,16 +108,9 @@ def _levels(bits: int, attributes: int, by_cells: bool) -> list[int]:
 MANY = 5.0
 """Noise of the next measurement, in standard deviations: a part of more rows may be split, halves of fewer are measured
 as one. Smaller: noise is split, too; larger: small groups stay coarse."""
-UNEVEN = 1.0
-"""The same noise: the least difference between halves that is worth a look. Smaller: what is even is split; larger:
-hills lose their slopes."""
-SURE, SURE_OF_CELLS = 4.0, 2.0
+SURE = 3.0
 """Noise of what is known of a count by then, in standard deviations: less is no count. Smaller: noise is split; larger:
-the first rounds split nothing. The second where only cuboids are asked for: noise in a split part is one of many cells
-there, and in ranges it adds up."""
-SHRINK = 0.25
-"""Of a half's deviation from what was expected of it, squared, over its variance: what is taken off. 1 is James and
-Stein's for one number."""
+the first rounds split nothing."""
 FLOOR = 1e-3
 """The least that is estimated of a part, in standard deviations of its noise. Smaller: a record where noise hides it
 costs more in relative entropy, and without any no cell would ever have rows again (czech at epsilon 2, `python
@@ -141,37 +134,6 @@ class Leaves:
     def cells(self) -> Floats:
         """The rows of each cell."""
         return np.asarray((self.values / np.bincount(self.labels, self.base))[self.labels] * self.base)
-
-
-@dataclass(frozen=True)
-class Levels:
-    """The partitions that are measured of a distribution if all are.
-
-    How many parts the first has, and of each how many parts the side of a box cuts.
-    `by_cells`: only cuboids are asked for.
-    """
-
-    parts_of_first: int
-    surfaces: tuple[float, ...]
-    by_cells: bool
-
-    @property
-    def full_growth_from(self) -> float:
-        """The signal from which on the parts of a share grow most: all rows over the noise that the share leaves."""
-        return (CELLS_GROWTH + 1) * self.parts_of_first if self.by_cells and len(self.surfaces) > 1 else 0.0
-
-    def parts(self, *, power: int, signal: float = inf) -> list[float]:
-        """What each measurement takes of a share, in proportion. Variances fall with this power of a share.
-
-        A box adds up the parts that its sides cut, of every level. The sum of their variances is least when shares grow
-        as a root of their number: the third one for a power of 2, the square root for 1. Single cells need the finest
-        level, and the others to find where to look: as much as makes an average part as large as its noise. `signal`:
-        all rows over the noise that the whole share leaves.
-        """
-        if self.by_cells:
-            growth = min(max(signal / self.parts_of_first - 1, 1.0), CELLS_GROWTH)
-            return [growth**number for number in range(len(self.surfaces))]
-        return [surface ** (1 / (power + 1)) for surface in self.surfaces]
 
 
 class Refinement:
@@ -218,11 +180,16 @@ class Refinement:
         """Whether there is a start, and what was measured is nearer to it than to what is known without it."""
         return len(self._known) > 1 and self._base is self._known[0]
 
-    @property
-    def levels(self) -> Levels:
-        """The partitions that are measured if all are."""
-        surfaces = self.tree.surfaces[-len(self._levels) :]
-        return Levels(len(self.tree.starts[self._levels[0]]), tuple(surfaces), self._by_cells)
+    def parts(self, power: int) -> list[float]:
+        """What each measurement takes of a share, in proportion, if all are made. Variances fall with this power of it.
+
+        A box adds up the parts that its sides cut, of every level; a cuboid asks for all parts. The sum of their
+        variances is least when shares grow as a root of their number: the third one for a power of 2, the square root
+        for 1.
+        """
+        cells = [len(self.tree.starts[level]) for level in self._levels]
+        counts = cells if self._by_cells else self.tree.surfaces[-len(self._levels) :]
+        return [count ** (1 / (power + 1)) for count in counts]
 
     @property
     def labels(self) -> Labels:
@@ -247,7 +214,7 @@ class Refinement:
         tree, estimates = self._solved_up()
         self._choose_base(tree, estimates)
         rows, variances = tree.down(estimates), tree.variances
-        noise, sure = sqrt(variance), SURE_OF_CELLS if self._by_cells else SURE
+        noise = sqrt(variance)
         uneven = self._unevenness(rows, tree)
         levels = [0, *self._levels]
         split = False
@@ -255,8 +222,8 @@ class Refinement:
             family = np.arange(len(rows[level]))
             for between in range(level, above, -1):
                 family = self.tree.parents[between][family]
-            chosen = self._leaf[level] & (rows[level] > MANY * noise) & (rows[level] > sure * np.sqrt(variances[level]))
-            chosen &= rows[level] / 2 * uneven[above][family] > UNEVEN * noise
+            chosen = self._leaf[level] & (rows[level] > MANY * noise) & (rows[level] > SURE * np.sqrt(variances[level]))
+            chosen &= rows[level] / 2 * uneven[above][family] > noise
             if chosen.any():
                 split = True
                 self._leaf[level] &= ~chosen
@@ -440,19 +407,15 @@ class Refinement:
     def _shrunk(
         self, tree: LeastSquares, estimates: Sequence[Floats], base: Sequence[Floats], total: float
     ) -> list[Floats]:
-        """Least squares with non-negative halves, shrunk towards their parts of a base; all sum to the total.
+        """Least squares with non-negative halves, which sum to the total.
 
-        Each half for itself and, towards a start, all by what noise explains of their differences together.
+        Towards a start they are shrunk by what noise explains of their differences together.
         """
-        noise_share = self._noise_share(tree, estimates, base) if self.follows_start else 0.0
+        lost = self._noise_share(tree, estimates, base) if self.follows_start else 0.0
 
         def correct(level: int, above: Floats, solved: Floats) -> Floats:
             expected = above * base[level] / base[level - 1][self.tree.parents[level]]
-            away = solved - expected
-            # Of one half given both: the same for either.
-            noise = tree.variances[level] * (1 - tree.shares(level))
-            lost = np.divide(SHRINK * noise, away**2, out=np.ones_like(away), where=away**2 > SHRINK * noise)
-            lost = np.maximum(lost, noise_share)
-            return np.where(self._open[level], np.clip(expected + (1 - lost) * away, 0, above), 0.0)
+            shrunk = solved + lost * (expected - solved)
+            return np.where(self._open[level], np.clip(shrunk, 0, above), 0.0)
 
         return tree.down(estimates, np.array([total]), correct)

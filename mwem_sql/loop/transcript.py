@@ -140,7 +140,6 @@ class Transcript:
         if q in self.refined:
             self.refined[q].look(self.noise(share))
         else:
-            signal = self.total() / math.sqrt(self.noise(share)) if self._knows_total else math.inf
             self.refined[q] = Refinement(
                 query.shape,
                 A.marginal(query.attributes).ravel(),
@@ -148,7 +147,7 @@ class Transcript:
                 by_cells=how in {"by cells", "single cells"},
                 at_once=how == "single cells",
             )
-            parts = self.refined[q].levels.parts(power=self.power, signal=signal)
+            parts = self.refined[q].parts(self.power)
 
         def measure(labels: Labels, share: Fraction) -> tuple[Floats, float]:
             drawn = self.kernel.measure(q, share, labels)
@@ -221,11 +220,6 @@ class Transcript:
             (target,) = self.targets[q]
             if abs(target.values.sum() - n) > SAME * n:
                 self.targets[q] = [Target(target.query, target.values * (n / target.values.sum()), target.variance)]
-
-    @property
-    def _knows_total(self) -> bool:
-        """Whether anything is known of n."""
-        return self.public is not None or bool(self.counts) or bool(self.refined)
 
     def total(self) -> float:
         """The estimate of n from all that counts every record, each by its precision; at least 1, or what is public.

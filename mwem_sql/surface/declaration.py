@@ -205,7 +205,7 @@ RELEASE_OPTIONS = (
                                        "<table>_synthetic."),
     Parameter("rows", "NULL", VALUE, "The rows of the output. NULL: as many as the noisy count says."),
     Parameter("total", "NULL", VALUE, "The number of rows, if it is public. If you give the true count, you have "
-                                      "published it. NULL: estimated from what is measured, or with 1/20 of the "
+                                      "published it. NULL: estimated from what is measured, or with 1/50 of the "
                                       "budget."),
     DOMAIN_TABLE,
     RULES_TABLE,

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import a_query
 
-from mwem_sql.compile.compiled import COUNT_OF_AVERAGE, SUM_OF_AVERAGE, Compiled
+from mwem_sql.compile.compiled import PART_OF_AVERAGE, Compiled
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.classes import Classes
@@ -212,11 +212,9 @@ def test_an_average_is_one_question_of_two_queries(sandbox: Sandbox) -> None:
     distinct = compile_workload(DOMAIN, asked, sandbox).distinct
     # The sum is asked as it is, too, but with less weight; and so is no count.
     assert distinct.of_row.tolist() == [0, 2, 0]
-    assert distinct.weights.tolist() == [
-        6 * SUM_OF_AVERAGE, 6 * COUNT_OF_AVERAGE, SUM_OF_AVERAGE, COUNT_OF_AVERAGE
-    ]  # fmt: skip
+    assert distinct.weights.tolist() == [6 * PART_OF_AVERAGE] * 2 + [PART_OF_AVERAGE] * 2
     once = compile_workload(DOMAIN, Workload((Query(measure="avg(a)"), Query(measure="a"))), sandbox).distinct
-    assert once.weights.tolist() == [1, COUNT_OF_AVERAGE]
+    assert once.weights.tolist() == [1, PART_OF_AVERAGE]
 
 
 @settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])

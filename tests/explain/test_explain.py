@@ -120,7 +120,7 @@ def test_rounds_that_are_given_are_all_there_is(con: Connection) -> None:
     assert (found["rounds"], found["first"], found["total"]) == (
         "4",
         "0 distributions, 0% of the budget",
-        "private, 5% of the budget",
+        "private, 2% of the budget",
     )
 
 

@@ -66,14 +66,14 @@ def test_the_papers_schedule_gives_epsilon_over_two_t_to_each_step() -> None:
 
 def test_a_private_total_and_a_histogram_start_come_off_the_top() -> None:
     plan = schedule(Budget.parse(1), 7, total=True, histogram=True)
-    assert (plan.share("total"), plan.share("histogram")) == (Fraction(1, 20), Fraction(1, 4))
-    assert plan.select == Fraction(7, 10) / 14
+    assert (plan.share("total"), plan.share("histogram")) == (SHARES["total"], SHARES["histogram"])
+    assert plan.select == (1 - SHARES["total"] - SHARES["histogram"]) / 14
 
 
 def test_distributions_that_come_first_take_their_share_and_tell_the_total() -> None:
     plan = schedule(Budget.parse(1), 17, total=True, first=[4, 9], selecting=SHARES["select"])
-    assert (plan.share("total"), plan.share("first")) == (SHARES["glance"], (1 - SHARES["glance"]) / 2)
-    assert plan.step == (1 - SHARES["glance"]) / 2 / 17
+    assert (plan.share("total"), plan.share("first")) == (SHARES["total"], (1 - SHARES["total"]) / 2)
+    assert plan.step == (1 - SHARES["total"]) / 2 / 17
     assert plan.select == SHARES["select"] * plan.step
     one, other = plan.of("first")
     assert float(other.share / one.share) == pytest.approx((9 / 4) ** (1 / 3))

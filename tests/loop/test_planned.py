@@ -68,7 +68,7 @@ def test_first_marginals_come_first_and_tell_the_total(budget: Budget, total: fl
 def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small_beside_n(
     rows: int, at_once: bool
 ) -> None:
-    """All of epsilon but the glance.
+    """All of epsilon but what the total takes.
 
     Noise of 1 / 0.98 on 4,096 cells, in 16 cells of a pair 261 rows together: 26% of 1,000 rows. There is less to learn
     than that beyond single attributes, and these have little noise.

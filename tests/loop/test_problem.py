@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import oracle
@@ -11,6 +10,7 @@ import pytest
 from loops import MANY, cuboid, ones, shares
 
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.loop.plan import SHARES
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.strategy import whole_domain
 
@@ -28,6 +28,6 @@ def test_numbers_of_the_kernels_queries() -> None:
     assert list(problem.kernel_queries[:-1]) == workload
     assert list(replace(problem, histogram=whole).kernel_queries[:-1]) == [*workload, whole]
     np.testing.assert_array_equal(oracle.dense_query(whole, shape), np.eye(6))
-    assert Fraction(1, 20) == shares(
+    assert SHARES["total"] == shares(
         Problem(queries=workload, weights=np.ones(2), sizes=ones(shape), max_cells=MANY), 2
     ).share("total")

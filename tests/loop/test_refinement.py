@@ -11,8 +11,6 @@ from chance import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwem_sql.loop import refinement
-from mwem_sql.loop.plan import CELLS_GROWTH
 from mwem_sql.loop.refinement import FLOOR, MANY, Halves, Refinement, partitions_of
 
 SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
@@ -71,7 +69,7 @@ def test_shares_follow_the_parts_that_the_sides_of_a_box_cut(shape: tuple[int, .
                 most = max(most, *(_beside(tree, level, shape, axis, place) for place in range(1, size)))
         assert surface == most
     if len(shape) == 1:
-        assert set(even(*shape).levels.parts(power=2)) == {1}
+        assert set(even(*shape).parts(2)) == {1}
 
 
 def _is_cut(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: int) -> bool:
@@ -87,26 +85,15 @@ def _beside(tree: Halves, level: int, shape: tuple[int, ...], axis: int, place: 
     return int((np.add.reduceat(below, tree.starts[level]) > 0).sum())
 
 
-def test_what_is_asked_for_cell_by_cell_is_known_best_at_the_finest_level() -> None:
-    assert Refinement((16, 16), np.ones(256), by_cells=True).levels.parts(power=2) == [1, CELLS_GROWTH]
-    assert even(16, 16).levels.parts(power=2) == pytest.approx([4 ** (1 / 3), 16 ** (1 / 3)])
-    assert even(16, 16).levels.parts(power=1) == pytest.approx([2, 4])
-
-
-def test_the_first_partition_takes_what_makes_an_average_part_as_large_as_its_noise() -> None:
-    """Of 16 parts.
-
-    All rows are 40 standard deviations of the whole share, so that 16 / 40 of it does. Never more than a half.
-    """
-    own = Refinement((16, 16), np.ones(256), by_cells=True)
-    assert own.levels.parts(power=2, signal=40.0) == pytest.approx([1, 1.5])
-    assert own.levels.parts(power=2, signal=1.0) == [1, 1]
-    assert own.levels.parts(power=2, signal=1e6) == [1, CELLS_GROWTH]
+def test_a_share_grows_with_the_parts_that_are_cut() -> None:
+    assert even(16, 16).parts(2) == pytest.approx([4 ** (1 / 3), 16 ** (1 / 3)])
+    assert even(16, 16).parts(1) == pytest.approx([2, 4])
+    assert Refinement((16, 16), np.ones(256), by_cells=True).parts(2) == pytest.approx([16 ** (1 / 3), 256 ** (1 / 3)])
 
 
 def test_at_once_single_cells_are_measured_and_nothing_else() -> None:
     own = Refinement((16, 16), np.ones(256), by_cells=True, at_once=True)
-    assert own.levels.parts(power=2) == [1]
+    assert len(own.parts(2)) == 1
     assert sorted(own.labels.tolist()) == list(range(256))
 
 
@@ -165,7 +152,7 @@ def test_there_are_fewer_partitions_where_noise_hides_what_they_tell(
         partitions.append(labels)
         return np.bincount(labels, counts), 2 / float(share) ** 2
 
-    own.measure(Fraction(epsilon), own.levels.parts(power=2), measure, lambda share: 2 / float(share) ** 2)
+    own.measure(Fraction(epsilon), own.parts(2), measure, lambda share: 2 / float(share) ** 2)
     assert shares == [Fraction(part) * Fraction(epsilon) for part in expected]
     assert sum(shares) == Fraction(epsilon)
     assert [np.count_nonzero(labels == labels[5]) for labels in partitions] == cells
@@ -180,7 +167,7 @@ def test_what_is_known_badly_is_not_split_whatever_the_next_noise() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SHAPES, st.integers(0, 999))
 def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ...], seed: int) -> None:
-    """Without shrinking, and where no estimate is negative.
+    """Where no estimate is negative.
 
     All measurements of all partitions, each by its precision.
     """
@@ -204,11 +191,7 @@ def test_least_squares_on_the_tree_is_that_of_dense_algebra(shape: tuple[int, ..
     assert total == pytest.approx(dense.sum(), rel=1e-9)
     covariance = np.linalg.inv(np.concatenate(rows).T @ np.concatenate(rows))
     assert variance == pytest.approx(covariance.sum(), rel=1e-9)
-    shrink, refinement.SHRINK = refinement.SHRINK, 0.0
-    try:
-        leaves = own.leaves(total)
-    finally:
-        refinement.SHRINK = shrink
+    leaves = own.leaves(total)
     np.testing.assert_allclose(leaves.values[leaves.labels], dense, rtol=1e-7)
 
 
