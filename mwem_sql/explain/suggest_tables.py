@@ -208,7 +208,9 @@ def _release(tables: Sequence[_Table], links: Links, tree: Sequence[int], worklo
     name = exp.Literal.string(dialect.name(root)).sql("duckdb")
     call = f"CALL mwem_release({_listed(joined).sql('duckdb')}, {workload}, 1.0"
     below = [(tables[place].name, links.units[place]) for place in tree[1:]]
-    most = "; ".join(f"{table}: 99 in 100 have {rows.common:,} or fewer, none more than {rows.most:,}" for table, rows in below)
+    most = "; ".join(
+        f"{table}: 99 in 100 have {rows.common:,} or fewer, none more than {rows.most:,}" for table, rows in below
+    )
     numbers = [
         exp.PropertyEQ(this=exp.Literal.string(table), expression=exp.Literal.number(rows.common))
         for table, rows in below

@@ -17,12 +17,15 @@ def drop(name: Name) -> str:
 
 
 def create(name: Name, types: Mapping[str, str], keys: Mapping[str, KeyColumn]) -> str:
-    """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys."""
+    """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys.
+
+    To be run with its schema as the current one: DuckDB below 2.0 looks for what a key refers to there.
+    """
     columns = [
         exp.ColumnDef(
             this=exp.to_identifier(column, quoted=True),
             kind=exp.DataType.build(kind, dialect="duckdb"),
-            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(name, keys.get(column))],
+            constraints=[exp.ColumnConstraint(kind=each) for each in _constraints(keys.get(column))],
         )
         for column, kind in types.items()
     ]
@@ -30,7 +33,7 @@ def create(name: Name, types: Mapping[str, str], keys: Mapping[str, KeyColumn]) 
     return exp.Create(this=schema, kind="TABLE").sql("duckdb")
 
 
-def _constraints(name: Name, key: KeyColumn | None) -> Iterator[exp.Expr]:
+def _constraints(key: KeyColumn | None) -> Iterator[exp.Expr]:
     if key is None:
         return
     yield exp.PrimaryKeyColumnConstraint() if key.kind == "PRIMARY KEY" else exp.NotNullColumnConstraint()
@@ -38,5 +41,7 @@ def _constraints(name: Name, key: KeyColumn | None) -> Iterator[exp.Expr]:
         yield exp.UniqueColumnConstraint()
     if key.refers_to is not None:
         table, column = key.refers_to
-        referred = exp.Schema(this=name.beside(table).tree(), expressions=[exp.to_identifier(column, quoted=True)])
+        referred = exp.Schema(
+            this=exp.to_identifier(table, quoted=True), expressions=[exp.to_identifier(column, quoted=True)]
+        )
         yield exp.Reference(this=referred)
