@@ -47,7 +47,8 @@ def test_it_makes_tables_with_keys_and_releases_them(con: Connection) -> None:
         assert [other.execute(statement).fetchall() for statement in statements][-1][0][11] is True
         assert other.execute("SELECT count(*), count(age) FROM person").fetchall() == [(300, 266)]
         types = other.execute(
-            "SELECT data_type FROM duckdb_columns() WHERE table_name IN ('person', 'visit') ORDER BY table_name, data_type"
+            "SELECT data_type FROM duckdb_columns() WHERE table_name IN ('person', 'visit')"
+            " ORDER BY table_name, data_type"
         ).fetchall()
         # The person's age was text, with a code for a missing one; what refers to a key has its type.
         assert types == [("BIGINT",), ("BIGINT",), ("VARCHAR",), ("BIGINT",), ("BIGINT",)]
