@@ -560,13 +560,13 @@ CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
-COMMENT ON MACRO TABLE mwem_export IS 'A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json).
+COMMENT ON MACRO TABLE mwem_export IS 'A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json). Of a release of several tables, all of them.
 
 Example: CALL mwem_export(''adult_synthetic'', ''release.parquet'')  ->  release.parquet, 48211; release.md, 2310; release.json, 20944
 Cost: nothing
 
 output  The output of a release by its name, as text: ''adult_synthetic''.
-path  The file to write: .parquet, .csv or .duckdb. The data card goes beside it, .md and .json.
+path  The file to write: .parquet, .csv or .duckdb. The data card goes beside it, .md and .json. Of several tables: a file for each, or one .duckdb.
 
 -> file VARCHAR  What was written.
 -> bytes BIGINT  Its size.';
@@ -610,7 +610,7 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
                     FROM query_table(workload) AS __mwem_row)));
 
-COMMENT ON MACRO TABLE mwem_compare IS 'NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by.
+COMMENT ON MACRO TABLE mwem_compare IS 'NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and bounds alone put an answer off by. A table of several is compared by its joined rows.
 
 Example: FROM mwem_compare(''adult'', ''adult_synthetic'', workload)  ->  1, age > 40, NULL, 14237, 14211.7, 25.3, 14180.2, 14251.9, directly, 0, NULL
 Cost: no epsilon; reads private rows, and the ledger notes it

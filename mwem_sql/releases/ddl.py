@@ -17,7 +17,10 @@ def drop(name: Name) -> str:
 
 
 def create(name: Name, types: Mapping[str, str], keys: Sequence[TableKey]) -> str:
-    """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys."""
+    """An empty table with columns of some types, and keys: one that is made of a SELECT has no keys.
+
+    To be run with its schema as the current one: DuckDB below 2.0 looks for what a key refers to there.
+    """
     of_keys = {column for key in keys for column in key.columns}
     columns = [
         exp.ColumnDef(
@@ -27,18 +30,18 @@ def create(name: Name, types: Mapping[str, str], keys: Sequence[TableKey]) -> st
         )
         for column, kind in types.items()
     ]
-    schema = exp.Schema(this=name.tree(), expressions=[*columns, *(_constraint(name, key) for key in keys)])
+    schema = exp.Schema(this=name.tree(), expressions=[*columns, *map(_constraint, keys)])
     return exp.Create(this=schema, kind="TABLE").sql("duckdb")
 
 
-def _constraint(name: Name, key: TableKey) -> exp.Expr:
+def _constraint(key: TableKey) -> exp.Expr:
     columns = _identifiers(key.columns)
     if key.kind == "PRIMARY KEY":
         return exp.PrimaryKey(expressions=columns)
     if key.refers_to is None:
         return exp.UniqueColumnConstraint(this=exp.Schema(expressions=columns))
     table, others = key.refers_to
-    referred = exp.Schema(this=name.beside(table).tree(), expressions=_identifiers(others))
+    referred = exp.Schema(this=exp.to_identifier(table, quoted=True), expressions=_identifiers(others))
     return exp.ForeignKey(expressions=columns, reference=exp.Reference(this=referred))
 
 

@@ -39,7 +39,7 @@ from mwem_sql.model.state import State
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
-from mwem_sql.platform.session import lock, transaction
+from mwem_sql.platform.session import lock, transaction, use
 from mwem_sql.releases import ddl, summary
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
@@ -135,6 +135,7 @@ def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[i
         for release, content in enumerate(contents, start=int(number) + 1):
             name = content.name
             write_table(con, name, {**content.facts, "release": release}, content.rows, content.off)
+            use(con, Place(database, SCHEMA))
             row = {**content.facts, "output": str(name), "schema_name": name.schema, "table_name": name.table}
             _append(con, "releases", release, pa.Table.from_pylist([row]))
             for table, rows in content.tables.items():
@@ -147,7 +148,7 @@ def write_table(
 ) -> None:
     """The synthetic rows, each column cast to its type, with comments. To be called in a transaction.
 
-    DuckDB asks for batches as it writes them.
+    The table's schema may be the current one then. DuckDB asks for batches as it writes them.
     """
     typed = [
         exp.alias_(cast(exp.column(batch_name), kind), column, quoted=True)
@@ -156,6 +157,7 @@ def write_table(
     select: exp.Expr = exp.select(*typed).from_(exp.table_("__mwem_rows"))
     statement: exp.Expr = exp.Create(this=name.tree(), kind="TABLE", expression=select)
     if rows.keys:
+        use(con, Place(name.database, name.schema))
         con.execute(ddl.create(name, rows.types, rows.keys))
         statement = exp.Insert(this=name.tree(), expression=select)
     con.register("__mwem_rows", rows.reader)

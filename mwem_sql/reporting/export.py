@@ -21,9 +21,9 @@ from sqlglot import exp
 
 from mwem_sql.errors import MwemError, OptionError, OutputError, literal, refuse
 from mwem_sql.language import dialect
-from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, created, prepare
-from mwem_sql.platform.session import Session, transaction
+from mwem_sql.platform.session import Session, transaction, use
 from mwem_sql.releases import ddl, store, summary
 from mwem_sql.releases.answer import Answerer
 from mwem_sql.releases.drawing import link_of, table_keys
@@ -196,6 +196,7 @@ def _database(session: Session, tables: Sequence[Stored], draft: Path) -> None:
         with transaction(con):
             for stored in tables:
                 _copy_table(con, stored, alias)
+            use(con, Place(alias, SCHEMA))
             moved = exp.Update(
                 this=exp.table_("releases"),
                 expressions=[exp.EQ(this=exp.column("schema_name"), expression=exp.Literal.string("main"))],
@@ -212,6 +213,7 @@ def _copy_table(con: duckdb.DuckDBPyConnection, stored: Stored, alias: str) -> N
     rows = exp.select("*").from_(stored.name.tree())
     described = con.execute(exp.Describe(this=rows.copy()).sql("duckdb")).fetchall()
     types = {column: kind for column, kind, *_ in described}
+    use(con, Place(alias, "main"))
     con.execute(ddl.create(name, types, () if link is None else table_keys(link)))
     con.execute(exp.Insert(this=name.tree(), expression=rows).sql("duckdb"))
     shown = {column: classes for column, classes in stored.classes.items() if column in types}

@@ -298,13 +298,13 @@ _DECLARATIONS = (
     SqlFunction(
         name="mwem_export", body=bodies.export, section="Use a release", cost="nothing",
         purpose="A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside "
-                "them, for people (.md) and as data (.json).",
+                "them, for people (.md) and as data (.json). Of a release of several tables, all of them.",
         example="CALL mwem_export('adult_synthetic', 'release.parquet')  ->  release.parquet, 48211; release.md, "
                 "2310; release.json, 20944",
         parameters=(
             shared.OUTPUT,
             Parameter("path", None, TEXT, "The file to write: .parquet, .csv or .duckdb. The data card goes beside "
-                                          "it, .md and .json."),
+                                          "it, .md and .json. Of several tables: a file for each, or one .duckdb."),
         ),
         columns=shared.FILE,
     ),
@@ -335,7 +335,7 @@ _DECLARATIONS = (
         name="mwem_compare", body=bodies.compare, section="Use a release",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and "
-                "bounds alone put an answer off by.",
+                "bounds alone put an answer off by. A table of several is compared by its joined rows.",
         example="FROM mwem_compare('adult', 'adult_synthetic', workload)  ->  1, age > 40, NULL, 14237, 14211.7, "
                 "25.3, 14180.2, 14251.9, directly, 0, NULL",
         parameters=(shared.TABLE, shared.OUTPUT, shared.WORKLOAD, shared.CONFIDENCE_LEVEL),
