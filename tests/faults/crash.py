@@ -7,9 +7,9 @@ file.
     python tests/faults/crash.py locked     the folder of the database cannot be written
 
 Each of all `RELEASES`: of a table, of one whose output is in another file, and of several tables; `steps 1 tables`
-names one of them. Prints one JSON object: how often each outcome was seen of each. `nothing`: no debit, no output. `debit`: an entry and nothing
-else. `complete`: everything. Anything else is a fault and ends in an error. This process imports and forks, but never
-opens DuckDB itself.
+names one of them. Prints one JSON object: how often each outcome was seen of each. `nothing`: no debit, no output.
+`debit`: an entry and nothing else. `complete`: everything. Anything else is a fault and ends in an error. This process
+imports and forks, but never opens DuckDB itself.
 """
 
 from __future__ import annotations
