@@ -85,7 +85,9 @@ def saw(levels_of: list[Outcome]) -> bool:
     return more > 0
 
 
-def audited(con: Connection, trials: int, error: float, change: Callable[[TreePlan], TreePlan] = lambda it: it) -> Bounds:
+def audited(
+    con: Connection, trials: int, error: float, change: Callable[[TreePlan], TreePlan] = lambda tree: tree
+) -> Bounds:
     hits = []
     for schema in ("without_it", "with_it"):
         request, tree = planned(con, schema)
@@ -112,11 +114,25 @@ def test_a_kernel_that_is_told_of_one_row(con: Connection) -> None:
     assert not found.hold
 
 
-def test_parts_of_the_budget_that_add_up_to_more_than_all(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The account does not open, and nothing is read; and if that were broken too, the audit would tell."""
+@pytest.fixture
+def more_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the budget that add up to 40."""
     monkeypatch.setattr(levels, "_parts", lambda requests, _: [Fraction(20)] * len(requests))
+
+
+@pytest.mark.usefixtures("more_than_all")
+def test_an_account_of_more_than_all_of_the_budget_does_not_open(
+    con: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so nothing is read."""
+    monkeypatch.setattr(tables.execution, "all_answers", pytest.fail)
     with pytest.raises(AccountingError, match="must not exceed epsilon"):
         outcomes(con, *planned(con, "with_it"), 1)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("more_than_all")
+def test_parts_of_the_budget_that_add_up_to_more_than_all(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Accountant, "_check_limit", lambda _: None)
     found = audited(con, WHOLE_SURE, ERROR)
     found.tell("several tables, parts that add up to 40", 2 * WHOLE_SURE)
