@@ -49,7 +49,8 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("steps", "200"),
+        ("steps", "200", "table"),
+        ("steps", "250", "tables"),
         pytest.param(("steps", "70"), marks=pytest.mark.thorough),
         *(
             pytest.param(each, marks=pytest.mark.campaign)
