@@ -12,7 +12,7 @@ delta, epsilons are added up. With delta everything is kept in rho (zCDP), added
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -291,6 +291,12 @@ def protected(unit: str | None, rows_per_unit: int | None) -> str:
     if unit is not None and rows_per_unit is None:
         return f"one {unit} and all rows that lead to it"
     return "one row" if unit is None else f"one {unit}, at most {rows_per_unit} rows"
+
+
+def protected_below(unit: str, most: Mapping[str, int]) -> str:
+    """The same of several tables: `most` has for each table below the unit's how many rows are used."""
+    below = [f"{rows:,} row{'s' if rows > 1 else ''} of {table}" for table, rows in most.items()]
+    return f"{protected(unit, None)}, at most {' and '.join(below)}"
 
 
 def nominal(epsilon: float, delta: float, rows: float | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import duckdb
 
 from mwem_sql.accounting.accounts import TableCarrier
-from mwem_sql.accounting.caps import protected
+from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.measurement import Kind
 from mwem_sql.boundary import relations
@@ -145,13 +145,8 @@ class TreePlan:
     @property
     def protects(self) -> str:
         """Whose rows neighbouring databases differ by, in words."""
-        return protects(self.root.level.name, {one.level.name: one.request.rows_per_unit for one in self.levels[1:]})
-
-
-def protects(root: str, most: Mapping[str, int]) -> str:
-    """Whose rows neighbouring databases differ by, in words. `most` has for each table below how many rows are used."""
-    below = [f"{rows:,} row{'s' if rows > 1 else ''} of {name}" for name, rows in most.items()]
-    return f"{protected(root, None)}, at most {' and '.join(below)}"
+        below = {one.level.name: one.request.rows_per_unit for one in self.levels[1:]}
+        return protected_below(self.root.level.name, below)
 
 
 @uncollected()

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
@@ -31,7 +31,7 @@ from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
 from mwem_sql.releases import ddl, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
-from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, protects, same_rows
+from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 from mwem_sql.releases.run import (
@@ -298,7 +298,7 @@ def _restore(session: Session, request: TablesRequest, stored: Sequence[Stored])
 
 def _protects(stored: Sequence[Stored]) -> str:
     """Whose rows neighbouring databases differ by, in words."""
-    return protects(stored[0].domain.table, {one.domain.table: one.facts["rows_per_unit"] for one in stored[1:]})
+    return protected_below(stored[0].domain.table, {one.domain.table: one.facts["rows_per_unit"] for one in stored[1:]})
 
 
 def _warnings(tree: TreePlan, made: Sequence[Made]) -> Iterator[str]:

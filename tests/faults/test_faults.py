@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import Connection, Open
+from faults.crash import PERSONS
 
 from mwem_sql.accounting import journal
 
@@ -48,7 +49,8 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("steps", "200"),
+        ("steps", "200", "table"),
+        ("steps", "250", "tables"),
         pytest.param(("steps", "70"), marks=pytest.mark.thorough),
         *(
             pytest.param(each, marks=pytest.mark.campaign)
@@ -57,11 +59,11 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
     ],
 )
 def test_what_a_dead_process_leaves(arguments: tuple[str, ...]) -> None:
-    seen = run("crash.py", *arguments)
-    assert seen.pop("steps") > 100
-    assert set(seen) <= OUTCOMES
-    if arguments == ("steps",):
-        assert set(seen) == OUTCOMES
+    for seen in run("crash.py", *arguments).values():
+        assert seen.pop("steps") > 100
+        assert set(seen) <= OUTCOMES
+        if arguments == ("steps",):
+            assert set(seen) == OUTCOMES
 
 
 @pytest.mark.campaign
@@ -87,6 +89,20 @@ def test_a_crowd_at_one_cap(kind: str, asked: int, admitted: int) -> None:
 def test_the_same_request_many_times_is_one_release(kind: str) -> None:
     seen = run("crowd.py", kind, "5", "10", "same")
     assert seen == {"made": 1, "reused": 4, "entries": 1, "status": ["done"], "intact": True, "outputs": 1, "left": 0.9}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_several_tables_many_times_are_charged_once_for_all(kind: str) -> None:
+    """All outputs of a list or none; one account for lists that share tables, and an entry for each that is made."""
+    entries = {"status": ["done"], "intact": True, "outputs": 2}
+    seen = run("crowd.py", kind, "6", "10", "tables")
+    assert seen == {"made": 1, "reused": 5, "entries": 1, "left": 0.9, **entries}
+    seen = run("crowd.py", kind, "12", "5", "versions")
+    assert seen == {"made": 5, "refused": 7, "entries": 5, "left": 0.0, **entries}
+    seen = run("crowd.py", kind, "9", "10", "overlapping")
+    assert seen.pop("outputs") in {2, 3}
+    assert seen == {"made": 1, "reused": 2, "taken": 6, "entries": 1, "left": 0.9, "status": ["done"], "intact": True}
 
 
 def at_once(con: Connection, calls: list[str]) -> list[Any]:
@@ -131,6 +147,21 @@ def test_identical_calls_at_once_are_one_release(con: Connection) -> None:
     ends = at_once(con, [CALL.format("")] * 6)
     assert sorted(ends) == [False] + [True] * 5
     assert con.execute("SELECT count(*) FROM mwem.ledger").fetchall() == [(1,)]
+
+
+def test_overlapping_lists_at_once_are_one_release(con: Connection) -> None:
+    """Of lists that share a table one is made; none is charged for outputs that it cannot have."""
+    con.execute(PERSONS)
+    con.execute("CREATE TABLE pass (pid INTEGER REFERENCES person (pid), gold BOOLEAN NOT NULL)")
+    con.execute("CREATE TABLE passes AS SELECT 'gold' AS predicate; CALL mwem_budget('person', 1, unit := 'person')")
+    lists = {"['person', 'visit']": "questions", "['visit', 'person']": "questions", "['pass', 'person']": "passes"}
+    ends = at_once(con, [f"CALL mwem_release({one}, {asked}, 0.6, rows_per_unit := 2)" for one, asked in lists.items()])
+    assert ends.count(False) == 1
+    others = [end for end in ends if end is not False]
+    assert all(end is True or "holds a release of another request" in end for end in others), ends
+    assert con.execute("SELECT epsilon, status FROM mwem_ledger() WHERE epsilon > 0").fetchall() == [(0.6, "done")]
+    made = con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE '%_synthetic'").fetchall()
+    assert made == [(2,)] == con.execute("SELECT count(*) FROM mwem.releases").fetchall()
 
 
 @pytest.mark.parametrize(
