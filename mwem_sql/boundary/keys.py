@@ -224,7 +224,7 @@ def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iter
         what = f"key table ({KEY_TABLE!r}) has the columns {', '.join(present)}"
         raise refuse(TableError, function, what, f"it has {', '.join(KEY_COLUMNS)}: {_created()}")
     read = exp.select(*(exp.column(column, quoted=True) for column in KEY_COLUMNS)).from_(relation[0].tree()).distinct()
-    beside = catalog.schema_columns(con, name)
+    beside = catalog.schema_columns(con, name, views=True)
     for child, columns, parent, refers_columns in sorted(con.execute(read.sql("duckdb")).fetchall(), key=repr):
         pairs = [(child, columns), (parent, refers_columns)]
         is_key = all(text and listed and None not in listed for text, listed in pairs)

@@ -20,7 +20,8 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary import relations, sources
-from mwem_sql.boundary.keys import ForeignKey, Keys, declaration, has_plain_type
+from mwem_sql.boundary.files import FileName
+from mwem_sql.boundary.keys import KEY_TABLE, ForeignKey, Keys, declaration, has_plain_type
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Describes, Linked, Source
 from mwem_sql.errors import RELEASE, MwemError, OptionError, TableError, literal, refuse
@@ -47,12 +48,14 @@ class Level:
     `base` is the table whose rows they are: the table itself, or that below a view. `parent` is a place among the
     levels, the root's None. `keys` has the columns of each key, the PRIMARY KEY first. Synthetic rows have numbers in
     those that are `needed`, whatever is asked about: they are of one column, or a table of the tree refers to them.
+    `declared` are the columns of a key that `mwem_keys` alone speaks of: a row is used if no other has its values.
     """
 
     table: Relation
     base: Name
     keys: tuple[KeyColumns, ...]
     needed: tuple[KeyColumns, ...]
+    declared: KeyColumns = ()
     parent: int | None = None
     foreign: KeyColumns = ()
     refers_to: KeyColumns = ()
@@ -60,6 +63,21 @@ class Level:
     @property
     def name(self) -> str:
         return self.table.name.table
+
+    def rows(self, text: Text) -> exp.Expr:
+        """What a scan reads of the table: none of the rows that have one declared key."""
+        if not self.declared:
+            return self.table.tree()
+        tree = exp.select("*").from_(self.table.tree()).subquery("__mwem_once")
+        columns = [exp.column(column.name, table="__mwem_once", quoted=True) for column in self.table.columns]
+        single = [
+            exp.alias_(exp.Anonymous(this="any_value", expressions=[column]), column.name, quoted=True)
+            for column in columns
+        ]
+        keys = [_value(column, text, "once") for column in self.declared]
+        present = [exp.Not(this=exp.Is(this=key.copy(), expression=exp.null())) for key in keys]
+        once = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
+        return exp.select(*single).from_(tree).where(*present).group_by(*keys).having(once).subquery("__mwem_single")
 
     @property
     def joining(self) -> tuple[str, ...]:
@@ -93,7 +111,10 @@ class Member:
     def columns(self, names: Sequence[str]) -> KeyColumns | None:
         """The columns that show those of `base` unchanged; None if one is not shown."""
         types = {column.name: column for column in self.table.columns}
-        shown = {fold(below.name): types[name] for name, below in self.table.declared.items() if name in types}
+        origins = {name: below.name for name, below in self.table.declared.items()}
+        if self.table.files is not None:  # keys are declared of the view itself
+            origins = {name: name for name in types}
+        shown = {fold(below): types[name] for name, below in origins.items() if name in types}
         columns = [shown.get(fold(name)) for name in names]
         return tuple(column for column in columns if column is not None) if None not in columns else None
 
@@ -127,7 +148,7 @@ def read_levels(
     for k in order[1:]:
         keys.path(names[k], roots[0].base, RELEASE)  # refuses a row of two units, also by tables that are not named
     ordered = [members[k] for k in order]
-    referred = [key for each in leads for key in each]
+    referred = [_ordered(keys, key) for each in leads for key in each]
     levels = tuple(_level(keys, members[k], leads[k], referred, ordered) for k in order)
     if not levels[0].keys:
         root = levels[0]
@@ -156,9 +177,25 @@ def _members(
     members = []
     for text in texts:
         table = relations.describe(con, text, place, RELEASE)
-        members.append(Member(text=text, table=table, base=table.charged))
+        members.append(Member(text=text, table=table, base=table.charged if table.files is None else table.name))
         _check_table(members[-1], members[0])
-    return members, Keys.of(con, members[0].base, RELEASE)
+    keys = Keys.of(con, members[0].base, RELEASE)
+    if members[0].table.files is not None:
+        members = [replace(member, table=_with_leading(con, member, members, keys, place)) for member in members]
+    return members, keys
+
+
+def _with_leading(
+    con: duckdb.DuckDBPyConnection, member: Member, members: Sequence[Member], keys: Keys, place: Place
+) -> Relation:
+    """A view of files, whose ledger keys are those of the files of all views that lead to it, too."""
+    described = {each.base: each.table for each in members}
+    paths: dict[str, None] = {}
+    for name in keys.leading(member.base):
+        table = described.get(name) or relations.describe(con, name.quoted(), place, RELEASE)
+        paths |= dict.fromkeys(() if table.files is None else table.files.paths)
+    assert member.table.files is not None
+    return replace(member.table, files=replace(member.table.files, paths=tuple(paths)))
 
 
 def _of_source(source: Source, texts: Sequence[str], linked: Linked) -> tuple[list[Member], Keys]:
@@ -180,11 +217,15 @@ def _of_source(source: Source, texts: Sequence[str], linked: Linked) -> tuple[li
 
 
 def _check_table(member: Member, first: Member) -> None:
-    """A plain table of DuckDB's, or a view of one that joins nothing: keys are declared between such."""
+    """A table, or a view of one or of files that joins nothing: keys are declared between such."""
     table, text = member.table, member.text
-    if table.files is not None:
-        what = f"table ({text!r}) is made of files, and tables that are released together are joined by keys of tables"
-        raise _refused(what, f"CREATE TABLE with the key, and INSERT from {text}; or release it alone")
+    if isinstance(table.name, FileName):
+        what = f"table ({text!r}) is a file, and keys are declared between tables and views"
+        cure = f"CREATE VIEW {table.name.stem} AS FROM {literal(table.name.table)}, and declare its keys in {KEY_TABLE}"
+        raise _refused(what, cure)
+    if (table.files is None) != (first.table.files is None):
+        what = f"tables ({first.text!r}, {text!r}) are of files and of DuckDB, whose rows no account has in common"
+        raise _refused(what, "CREATE TABLE ... AS FROM the view of the files; or release each alone")
     if table.joined:
         what = f"view ({text!r}) joins {table.joined[0].name.table}, and rows of a release of several tables are of one"
         raise _refused(what, "leave the join out of the view: columns of tables above can be asked about without it")
@@ -225,7 +266,7 @@ def _level(
     """A table with its keys, and the key that leads to its parent. `order` has all tables as the levels have them."""
     parent, foreign, refers_to = None, KeyColumns(), KeyColumns()
     if leads:
-        key = _ordered(keys, member, leads[0])
+        key = _ordered(keys, leads[0])
         parent = next(k for k, other in enumerate(order) if other.base == key.refers_to)
         foreign, refers_to = _shown(member, key.columns), _shown(order[parent], key.refers_columns)
         for one, two in zip(foreign, refers_to, strict=True):
@@ -233,9 +274,12 @@ def _level(
                 what = f"table ({member.name!r}) leads to {order[parent].name} by {one.name} ({one.type})"
                 cure = "columns of a key are of one type, a number, text, date or UUID: change one of them"
                 raise _refused(f"{what} and {two.name} ({two.type})", cure)
-    listed, needed = list[KeyColumns](), list[KeyColumns]()
-    for names in keys.unique_keys.get(member.base, ()):
-        is_referred = any(key.refers_to == member.base and _same(key.refers_columns, names) for key in referred)
+    listed, needed, declared = list[KeyColumns](), list[KeyColumns](), KeyColumns()
+    to_it = [key.refers_columns for key in referred if key.refers_to == member.base]
+    unique = keys.unique_keys.get(member.base, ())
+    others = list(dict.fromkeys(names for names in to_it if not any(_same(names, each) for each in unique)))
+    for names in (*unique, *others):
+        is_referred = any(_same(names, each) for each in to_it)
         columns = _shown(member, names) if is_referred else member.columns(names)
         if columns is None:
             continue
@@ -250,24 +294,38 @@ def _level(
         if odd is not None:
             what = f"table ({member.name!r}) has the key {odd.name} of type {odd.type}"
             raise _refused(what, "identify rows by a number, text, date or UUID")
+        if names in others:
+            _check_declared(member, columns, foreign, others)
+            declared = columns
         listed.append(columns)
         if is_referred or len(columns) == 1:
             needed.append(columns)
     return Level(
-        table=member.table, base=member.base, keys=tuple(listed), needed=tuple(needed),
+        table=member.table, base=member.base, keys=tuple(listed), needed=tuple(needed), declared=declared,
         parent=parent, foreign=foreign, refers_to=refers_to,
     )  # fmt: skip
 
 
-def _ordered(keys: Keys, member: Member, key: ForeignKey) -> ForeignKey:
-    """A key with its columns in the order of those that it refers to, which the engine must keep unique."""
-    unique = keys.unique_keys.get(key.refers_to, ())
-    names = next((each for each in unique if _same(each, key.refers_columns)), None)
-    if names is None:
-        columns = ", ".join(key.refers_columns)
-        what = f"table ({member.name!r}) leads to {columns} of {key.refers_to.table}, which"
-        what += " is not kept unique, so that a row may be of several units"
-        raise _refused(what, f"ALTER TABLE {key.refers_to.table} ADD PRIMARY KEY ({columns})")
+def _check_declared(member: Member, columns: KeyColumns, foreign: KeyColumns, others: Sequence[Sequence[str]]) -> None:
+    """A key that nothing keeps unique may be declared where rows that have it in common are of one unit.
+
+    So they are in the root, and where the key has all columns that lead to the parent.
+    """
+    listed = ", ".join(column.name for column in columns)
+    if len(others) > 1:
+        ways = " and ".join(f"({', '.join(names)})" for names in others)
+        what = f"table ({member.name!r}) is referred to by {ways}, and nothing keeps either unique"
+        raise _refused(what, "refer to one of them; or declare the other as UNIQUE")
+    if not set(foreign) <= set(columns):
+        leading = ", ".join(column.name for column in foreign)
+        what = f"table ({member.name!r}) is referred to by ({listed}), which is not kept unique, so that a row may be"
+        hint = f"ALTER TABLE {member.base.table} ADD PRIMARY KEY ({listed}), of a table; or let the key have {leading}"
+        raise _refused(f"{what} of several units", f"{hint}, too, in it and in what refers to it")
+
+
+def _ordered(keys: Keys, key: ForeignKey) -> ForeignKey:
+    """A key with its columns in the order of those that it refers to."""
+    names = next((each for each in keys.unique(key.refers_to) if _same(each, key.refers_columns)), key.refers_columns)
     leading = {fold(other): one for one, other in zip(key.columns, key.refers_columns, strict=True)}
     return replace(key, columns=tuple(leading[fold(name)] for name in names), refers_columns=names)
 
@@ -315,7 +373,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
     """
     level = levels[place]
     select = exp.select(*(_column(column, 0, column.name) for column in level.table.columns)).from_(
-        _aliased(level.table.tree(), "__mwem_0")
+        _aliased(level.rows(text), "__mwem_0")
     )
     columns = list(level.table.columns)
     child, child_alias = level, 0
@@ -325,7 +383,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
             exp.EQ(this=_value(one, text, child_alias), expression=_value(two, text, number))
             for one, two in zip(child.foreign, child.refers_to, strict=True)
         ]
-        select = select.join(_aliased(parent.table.tree(), f"__mwem_{number}"), on=exp.and_(*equal), join_type="inner")
+        select = select.join(_aliased(parent.rows(text), f"__mwem_{number}"), on=exp.and_(*equal), join_type="inner")
         for column in parent.table.columns:
             name = column_above(parent, column.name)
             select = select.select(_column(column, number, name))
@@ -336,7 +394,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
         leading = [_value(column, text) for column in counted.foreign]
         named = [f"__mwem_k{k}" for k in range(len(leading))]
         rows = exp.select(*map(exp.alias_, leading, named), exp.alias_(exp.Count(this=exp.Star()), "__mwem_count"))
-        rows = rows.from_(_aliased(counted.table.tree(), "__mwem_rows")).group_by(*(value.copy() for value in leading))
+        rows = rows.from_(_aliased(counted.rows(text), "__mwem_rows")).group_by(*(value.copy() for value in leading))
         equal = [
             exp.EQ(this=_value(column, text, 0), expression=exp.column(key, table=alias))
             for column, key in zip(counted.refers_to, named, strict=True)
@@ -357,7 +415,7 @@ def unit_columns(levels: Sequence[Level], place: int) -> KeyColumns:
     return tuple(replace(column, name=column_above(levels[0], column.name)) for column in top.refers_to)
 
 
-def _value(column: Column, text: Text, alias: int | None = None) -> exp.Expr:
+def _value(column: Column, text: Text, alias: int | str | None = None) -> exp.Expr:
     """What is compared of a key: of a text its bytes, which no collation reaches."""
     named = exp.column(column.name, table=None if alias is None else f"__mwem_{alias}", quoted=True)
     return text(named, column.type) if column.type == "VARCHAR" else named

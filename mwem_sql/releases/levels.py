@@ -228,10 +228,9 @@ def _most_below(level: Level, most: int) -> int:
 def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
     """The ledger of all tables, whose units are rows of the root. Each carries the account from the debit on."""
     root = levels[0]
-    if root.table.source is None:
+    unit = root.table.of_rows(root.base.quoted())
+    if root.table.source is None and root.table.files is None:
         unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.base.quoted())
-    else:
-        unit = root.table.of_rows(root.base.quoted())
     ledger = read_ledger(con, unit, session.place, RELEASE)
     others = [level.base for level in levels[1:]]
     identity = ledger.identity
@@ -245,6 +244,8 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
         what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
         text = literal(root.base.text(session.place))
         hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
+        if root.table.files is not None:
+            hint = "CREATE TABLE ... AS FROM each view, with the keys, and have the curator set a cap for these tables"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 
