@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import duckdb
 
-from mwem_sql.accounting.accounts import TableCarrier
+from mwem_sql.accounting.accounts import SourceCarrier, TableCarrier
 from mwem_sql.accounting.caps import protected
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.measurement import Kind
@@ -234,6 +234,9 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
     ledger = read_ledger(con, unit, session.place, RELEASE)
     others = [level.base for level in levels[1:]]
     identity = ledger.identity
+    if isinstance(identity.carrier, SourceCarrier):
+        source = identity.carrier.source
+        identity = replace(identity, joined=tuple(SourceCarrier(source, level.table) for level in levels[1:]))
     if isinstance(identity.carrier, TableCarrier):
         keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
         identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
@@ -244,8 +247,8 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
         what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
         text = literal(root.base.text(session.place))
         hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
-        if root.table.files is not None:
-            hint = "CREATE TABLE ... AS FROM each view, with the keys, and have the curator set a cap for these tables"
+        if unit.unit is None:  # nothing would follow it through renames
+            hint = "copy the rows into DuckDB tables with the keys, and have the curator set a cap for these tables"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 

@@ -141,7 +141,7 @@ def test_no_join_compares_all_rows_of_two_tables(con: duckdb.DuckDBPyConnection,
 REFUSED = {
     "is a partition or child of t.base": "CREATE TABLE t.base (LIKE t.person); ALTER TABLE t.person INHERIT t.base",
     "is not kept unique": "CREATE TABLE t.more () INHERITS (t.person)",
-    "has 2 paths from visit": """CREATE TABLE t.card (id integer PRIMARY KEY, site text, nr integer,
+    "has several paths of keys to person": """CREATE TABLE t.card (id integer PRIMARY KEY, site text, nr integer,
         FOREIGN KEY (nr, site) REFERENCES t.person); ALTER TABLE t.visit ADD card integer REFERENCES t.card""",
     "lead to none of the others": "ALTER TABLE t.visit DROP CONSTRAINT visit_site_nr_fkey",
     "a name of more than 63 bytes": f"ALTER TABLE t.person ADD {'a' * 60} integer",
@@ -159,6 +159,11 @@ def test_what_keys_do_not_say(con: duckdb.DuckDBPyConnection, admin: Any, reason
     with pytest.raises(mwem_sql.MwemError, match=reason):
         released(con, "visit", "person", most=3)
     assert con.execute("SELECT count(*) FROM mwem_ledger()").fetchall() == [(0,)]
+
+
+def test_tables_of_several_places(con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(mwem_sql.MwemError, match="is not where"):
+        mwem_sql.release(con, ["w.t.person", "workload"], "workload", 1, rows_per_unit=3)
 
 
 def test_a_key_of_a_partition_alone_is_a_path(con: duckdb.DuckDBPyConnection, admin: Any) -> None:

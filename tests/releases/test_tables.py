@@ -282,6 +282,12 @@ def test_views_of_files_by_keys_that_are_declared(con: duckdb.DuckDBPyConnection
     truth = con.execute(joined.format("visit", "(FROM person WHERE pid <> 'p7')")).fetchall()
     found = {row[:2]: row[2] for row in con.execute(joined.format("stay_synthetic", "patient_synthetic")).fetchall()}
     assert all(abs(found.get(row[:2], 0) - row[2]) <= 14 for row in truth)
+    for tables, why in (
+        ([f"{tmp_path}/stay.parquet", "patient"], "is a file, and keys are declared between tables and views"),
+        (["patient", "visit"], "are of files and of DuckDB, whose rows no account has in common"),
+    ):
+        with pytest.raises(mwem_sql.MwemError, match=why):
+            mwem_sql.release(con, tables, "stays", 1, rows_per_unit=6, version="x")
     # The files are one account, by whatever view they are asked for.
     con.execute(f"CREATE VIEW again AS FROM '{tmp_path}/dose.parquet'")
     with pytest.raises(mwem_sql.MwemError, match="releases of again that protect one patient and all rows"):
