@@ -89,6 +89,10 @@ def _with_leading(
 
 def _keys_of_source(con: duckdb.DuckDBPyConnection, source: Source, linked: Linked, place: Place) -> Keys:
     """The engine's own, or where it keeps none those that `mwem_keys` in the current schema declares of one schema."""
+    path = next((facts.table for facts in linked.facts if not facts.base), None)
+    if path is not None:
+        what = f"files ({path!r}) are named by their path, and keys are declared between tables"
+        raise refused(what, "declare them as a table there: CREATE TABLE ... USING parquet LOCATION ...")
     if linked.constraints is not None:
         return Keys.of_source(source.alias, linked.constraints)
     first, *others = (Name(source.alias, *facts.base) for facts in linked.facts)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -36,7 +37,7 @@ def con(spark: Any) -> Iterator[duckdb.DuckDBPyConnection]:
     spark.sql("DROP DATABASE tree CASCADE")
 
 
-def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any) -> None:
+def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: Path) -> None:
     """A row whose key another row has, too, is in no table."""
     spark.sql(
         """CREATE TABLE tree.person USING parquet AS
@@ -60,6 +61,10 @@ def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any) -> None:
         for table in ("person", "visit")
     ]
     assert len(set(marks)) == 1
+    con.execute(f"COPY (SELECT 1 AS pid) TO '{tmp_path}/0.parquet'")
+    tables = [f'w.parquet."{tmp_path}"', "w.tree.person"]
+    with pytest.raises(mwem_sql.MwemError, match="are named by their path, and keys are declared between tables"):
+        mwem_sql.release(con, tables, "workload", 1, rows_per_unit=2, version="2")
     con.execute("INSERT INTO mwem_keys VALUES ('visit', ['line'], 'person', ['line'])")
     with pytest.raises(mwem_sql.MwemError, match="has two paths to its unit"):
         mwem_sql.release(con, ["w.tree.visit", "w.tree.person"], "workload", 1, rows_per_unit=2, version="2")
