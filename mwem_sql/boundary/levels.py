@@ -216,9 +216,12 @@ def _level(
 def _check_declared(member: Member, columns: KeyColumns, foreign: KeyColumns, others: Sequence[Sequence[str]]) -> None:
     """A key that nothing keeps unique may be declared where rows that have it in common are of one unit.
 
-    So they are in the root, and where the key has all columns that lead to the parent.
+    So they are in the root, and where the key has all columns that lead to the parent. PostgreSQL keeps its own keys.
     """
     listed = ", ".join(column.name for column in columns)
+    if member.table.dialect == "postgres":
+        what = f"table ({member.name!r}) is referred to by ({listed}), which is not kept unique in it and its children"
+        raise refused(what, f"make children partitions; or copy the rows: CREATE TABLE t AS TABLE {member.base.table}")
     if len(others) > 1:
         ways = " and ".join(f"({', '.join(names)})" for names in others)
         what = f"table ({member.name!r}) is referred to by {ways}, and nothing keeps either unique"

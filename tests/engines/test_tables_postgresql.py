@@ -144,6 +144,7 @@ REFUSED = {
     "has several paths of keys to person": """CREATE TABLE t.card (id integer PRIMARY KEY, site text, nr integer,
         FOREIGN KEY (nr, site) REFERENCES t.person); ALTER TABLE t.visit ADD card integer REFERENCES t.card""",
     "lead to none of the others": "ALTER TABLE t.visit DROP CONSTRAINT visit_site_nr_fkey",
+    "has the columns Nr and nr": 'ALTER TABLE t.person ADD "Nr" json',
     "a name of more than 63 bytes": f"ALTER TABLE t.person ADD {'a' * 60} integer",
     "columns of a key are of one type": """ALTER TABLE t.visit DROP CONSTRAINT visit_site_nr_fkey;
         ALTER TABLE t.person ADD c numeric(5, 1) UNIQUE; ALTER TABLE t.visit ADD c numeric(7, 1) REFERENCES t.person (c)
@@ -162,8 +163,9 @@ def test_what_keys_do_not_say(con: duckdb.DuckDBPyConnection, admin: Any, reason
 
 
 def test_tables_of_several_places(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE visit (nr INTEGER)")
     with pytest.raises(mwem_sql.MwemError, match="is not where"):
-        mwem_sql.release(con, ["w.t.person", "workload"], "workload", 1, rows_per_unit=3)
+        mwem_sql.release(con, ["w.t.person", "visit"], "workload", 1, rows_per_unit=3)
 
 
 def test_a_key_of_a_partition_alone_is_a_path(con: duckdb.DuckDBPyConnection, admin: Any) -> None:
