@@ -13,6 +13,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,10 @@ def level_statements(con: duckdb.DuckDBPyConnection, prefix: str) -> tuple[str, 
     return root, ranked, joined
 
 
-def compare_levels(place: Where, con: duckdb.DuckDBPyConnection, prefix: str, runs: int) -> None:
+def compare_levels(
+    place: Where, con: duckdb.DuckDBPyConnection, prefix: str, runs: int, run: Callable[[str], object]
+) -> None:
+    """The engine's own SQL runs with its own settings, ours as a release runs it."""
     root, ranked, joined = level_statements(con, prefix)
     pairs = {
         "persons with numbers of visits, over the same": (root, NUMBERS),
@@ -129,7 +133,7 @@ def compare_levels(place: Where, con: duckdb.DuckDBPyConnection, prefix: str, ru
         "visits with persons, 5 of each, over the same": (ranked, RANKED.format(hash=HASHES[place.name])),
     }
     for name, (ours, theirs) in pairs.items():
-        times = [(place.took(partial(place.bare, ours)), place.took(partial(place.bare, theirs))) for _ in range(runs)]
+        times = [(place.took(partial(run, ours)), place.took(partial(place.bare, theirs))) for _ in range(runs)]
         show(f"{place.name}, {name}", times)
 
 
@@ -138,11 +142,13 @@ def in_duckdb(rows: int, parents: int, runs: int) -> None:
         for statement in (TREE + ";" + TREE_ROWS.format(rows=rows, parents=parents)).split(";"):
             con.execute(statement)
         place = Where("duckdb", "", lambda text: con.cursor().sql(text).to_arrow_table())
-        compare_levels(place, con, "tree.", runs)
+        compare_levels(place, con, "tree.", runs, place.bare)
 
 
 def in_postgresql(rows: int, parents: int, runs: int) -> None:
     from adbc_driver_postgresql import dbapi  # noqa: PLC0415
+
+    from mwem_sql.scan.engines.postgresql import PostgreSQL  # noqa: PLC0415
 
     with servers.postgresql() as port, mwem_sql.connect(":memory:") as con:
         uri = f"postgresql://postgres@127.0.0.1:{port}/postgres"
@@ -155,13 +161,17 @@ def in_postgresql(rows: int, parents: int, runs: int) -> None:
 
         def bare(text: str) -> object:
             with dbapi.connect(uri, autocommit=True) as own, own.cursor() as inner:
-                inner.execute("SET jit = off")
-                inner.execute("SET enable_sort = off")
                 inner.execute(text)
                 return inner.fetch_arrow_table()
 
         mwem_sql.attach(con, "pg", uri)
-        compare_levels(Where("postgres", "", bare, postgresql_process(port)), con, "pg.tree.", runs)
+        engine = PostgreSQL.of_uri(uri, None)
+
+        def ours(text: str) -> object:
+            with engine.snapshot() as snapshot:
+                return list(snapshot.run(text, 1))
+
+        compare_levels(Where("postgres", "", bare, postgresql_process(port)), con, "pg.tree.", runs, ours)
         mwem_sql.detach(con, "pg")
 
 

@@ -136,7 +136,7 @@ class Identity:
     first_keys: tuple[Key, ...] = ()
     carrier: TableCarrier | SourceCarrier | None = None
     connected: tuple[TableCarrier, ...] = ()
-    joined: tuple[TableCarrier, ...] = ()
+    joined: tuple[TableCarrier | SourceCarrier, ...] = ()
     unit: UnitCarrier | SourceUnit | None = None
 
     @property

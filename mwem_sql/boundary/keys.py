@@ -21,9 +21,9 @@ from sqlglot import exp
 from mwem_sql.boundary.public import check_public
 from mwem_sql.boundary.sources import Constraint
 from mwem_sql.errors import TableError, did_you_mean, refuse
-from mwem_sql.language.dialect import fold
+from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
-from mwem_sql.platform.catalog import Column, Name
+from mwem_sql.platform.catalog import Column, Name, Place
 
 KEY_TABLE = "mwem_keys"
 """Where a curator declares foreign keys, beside the tables."""
@@ -90,6 +90,21 @@ class Keys:
                 listed.insert(0 if each.is_primary else len(listed), each.columns)
         listed_keys = {table: tuple(listed) for table, listed in unique.items()}
         return cls(unique_keys=listed_keys, foreign_keys=tuple(foreign), marks={})
+
+    @classmethod
+    def declared(cls, con: duckdb.DuckDBPyConnection, place: Place, beside: Name, function: str) -> Keys:
+        """Those that `mwem_keys` in a place declares of tables elsewhere, which are beside one another."""
+        rows = _key_rows(con, place, (), function)
+        foreign = tuple(
+            ForeignKey(
+                table=beside.beside(fold(table)),
+                columns=tuple(columns),
+                refers_to=beside.beside(fold(refers_to)),
+                refers_columns=tuple(refers_columns),
+            )
+            for table, columns, refers_to, refers_columns in rows
+        )
+        return cls(unique_keys={}, foreign_keys=foreign, marks={})
 
     def unique(self, table: Name) -> tuple[tuple[str, ...], ...]:
         """The columns of each key of a table: those of its PRIMARY KEY first, those that `mwem_keys` refers to last."""
@@ -216,26 +231,17 @@ def has_plain_type(column: Column) -> bool:
 
 def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iterator[ForeignKey]:
     """The rows of `mwem_keys` beside a relation, each checked against the catalog."""
-    place = catalog.Place(name.database, name.schema)
-    table = name.beside(KEY_TABLE)
-    relation = catalog.find(con, table.quoted(), place)
-    if relation is None:
-        return
-    check_public(con, relation, (name,), "key table", function)
-    present = [fold(column.name) for column in catalog.columns(con, relation[0])]
-    if present != list(KEY_COLUMNS):
-        what = f"key table ({KEY_TABLE!r}) has the columns {', '.join(present)}"
-        raise refuse(TableError, function, what, f"it has {', '.join(KEY_COLUMNS)}: {_created()}")
-    read = exp.select(*(exp.column(column, quoted=True) for column in KEY_COLUMNS)).from_(relation[0].tree()).distinct()
-    beside = catalog.schema_columns(con, name)
-    for child, columns, parent, refers_columns in sorted(con.execute(read.sql("duckdb")).fetchall(), key=repr):
+    rows = _key_rows(con, Place(name.database, name.schema), (name,), function)
+    tables = catalog.schema_columns(con, name)
+    views = catalog.schema_columns(con, name, views=True) if rows else {}
+    named = {fold(text) for row in rows for text in (row[0], row[2])}
+    beside = tables | {
+        table: columns
+        for table, columns in views.items()
+        if table not in tables and fold(table) in named and _reads_files(con, name.beside(table))
+    }
+    for child, columns, parent, refers_columns in rows:
         pairs = [(child, columns), (parent, refers_columns)]
-        is_key = all(text and listed and None not in listed for text, listed in pairs)
-        if not is_key or len(columns) != len(refers_columns):
-            what = (
-                f"key table ({KEY_TABLE!r}) has a row ({child}, {columns}, {parent}, {refers_columns}) that is no key"
-            )
-            raise refuse(TableError, function, what, "name both tables, and as many columns of each")
         (here, ours), (there, theirs) = (_found(beside, text, listed, function) for text, listed in pairs)
         for text, listed in ((here, ours), (there, theirs)):
             generated = catalog.generated_columns(con, name.beside(text))
@@ -253,6 +259,40 @@ def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iter
             refers_to=name.beside(there),
             refers_columns=tuple(column.name for column in theirs),
         )
+
+
+def _reads_files(con: duckdb.DuckDBPyConnection, view: Name) -> bool:
+    """Whether a view reads no table: its keys are then its own. What it may be at all, `relations` says."""
+    for table in catalog.view_query(con, view).find_all(exp.Table):
+        if not isinstance(table.this, exp.Func):
+            dotted = ".".join(quoted(part.name) for part in table.parts)
+            below = catalog.find(con, dotted, Place(view.database, view.schema))
+            if below is not None and not (below[1] and _reads_files(con, below[0])):
+                return False
+    return True
+
+
+def _key_rows(
+    con: duckdb.DuckDBPyConnection, place: Place, private: tuple[Name, ...], function: str
+) -> list[tuple[str, list[str], str, list[str]]]:
+    """The rows of `mwem_keys` in a schema; none where it is not there."""
+    relation = catalog.find(con, Name(place.database, place.schema, KEY_TABLE).quoted(), place)
+    if relation is None:
+        return []
+    check_public(con, relation, private, "key table", function)
+    present = [fold(column.name) for column in catalog.columns(con, relation[0])]
+    if present != list(KEY_COLUMNS):
+        what = f"key table ({KEY_TABLE!r}) has the columns {', '.join(present)}"
+        raise refuse(TableError, function, what, f"it has {', '.join(KEY_COLUMNS)}: {_created()}")
+    read = exp.select(*(exp.column(column, quoted=True) for column in KEY_COLUMNS)).from_(relation[0].tree()).distinct()
+    rows = sorted(con.execute(read.sql("duckdb")).fetchall(), key=repr)
+    for child, columns, parent, refers_columns in rows:
+        is_key = all(text and each and None not in each for text, each in ((child, columns), (parent, refers_columns)))
+        if not is_key or len(columns) != len(refers_columns):
+            shown = f"({child}, {columns}, {parent}, {refers_columns})"
+            what = f"key table ({KEY_TABLE!r}) has a row {shown} that is no key"
+            raise refuse(TableError, function, what, "name both tables, and as many columns of each")
+    return rows
 
 
 def _found(

@@ -19,11 +19,11 @@ from typing import TypeAlias
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.boundary import relations, sources
 from mwem_sql.boundary.keys import ForeignKey, Keys, declaration, has_plain_type
+from mwem_sql.boundary.members import KeyColumns, Member, members_of, refused
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.boundary.sources import Describes, Linked, Source
-from mwem_sql.errors import RELEASE, MwemError, OptionError, TableError, literal, refuse
+from mwem_sql.boundary.sources import Describes
+from mwem_sql.errors import RELEASE, MwemError, OptionError, literal, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast, scale_of
 from mwem_sql.platform.catalog import Column, Name, Place
@@ -36,10 +36,6 @@ Text: TypeAlias = Callable[[exp.Expr, str], exp.Expr]
 """Writes a text, and a type, as what is compared by its bytes."""
 
 
-KeyColumns: TypeAlias = tuple[Column, ...]
-"""The columns of one key of a table, as its level calls them."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Level:
     """A table among others. The columns `foreign` lead to `parent`, to its columns `refers_to`.
@@ -47,12 +43,14 @@ class Level:
     `base` is the table whose rows they are: the table itself, or that below a view. `parent` is a place among the
     levels, the root's None. `keys` has the columns of each key, the PRIMARY KEY first. Synthetic rows have numbers in
     those that are `needed`, whatever is asked about: they are of one column, or a table of the tree refers to them.
+    `declared` are the columns of a key that `mwem_keys` alone speaks of: a row is used if no other has its values.
     """
 
     table: Relation
     base: Name
     keys: tuple[KeyColumns, ...]
     needed: tuple[KeyColumns, ...]
+    declared: KeyColumns = ()
     parent: int | None = None
     foreign: KeyColumns = ()
     refers_to: KeyColumns = ()
@@ -60,6 +58,21 @@ class Level:
     @property
     def name(self) -> str:
         return self.table.name.table
+
+    def rows(self, text: Text) -> exp.Expr:
+        """What a scan reads of the table: none of the rows that have one declared key."""
+        if not self.declared:
+            return self.table.tree()
+        tree = exp.select("*").from_(self.table.tree()).subquery("__mwem_once")
+        columns = [exp.column(column.name, table="__mwem_once", quoted=True) for column in self.table.columns]
+        single = [
+            exp.alias_(exp.Anonymous(this="any_value", expressions=[column]), column.name, quoted=True)
+            for column in columns
+        ]
+        keys = [_value(column, text, "once") for column in self.declared]
+        present = [exp.Not(this=exp.Is(this=key.copy(), expression=exp.null())) for key in keys]
+        once = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
+        return exp.select(*single).from_(tree).where(*present).group_by(*keys).having(once).subquery("__mwem_single")
 
     @property
     def joining(self) -> tuple[str, ...]:
@@ -78,26 +91,6 @@ class Level:
         return replace(self, keys=kept, needed=kept)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
-    """A table as a call names it, and the table whose rows and keys are its own: below a view another one."""
-
-    text: str
-    table: Relation
-    base: Name
-
-    @property
-    def name(self) -> str:
-        return self.table.name.table
-
-    def columns(self, names: Sequence[str]) -> KeyColumns | None:
-        """The columns that show those of `base` unchanged; None if one is not shown."""
-        types = {column.name: column for column in self.table.columns}
-        shown = {fold(below.name): types[name] for name, below in self.table.declared.items() if name in types}
-        columns = [shown.get(fold(name)) for name in names]
-        return tuple(column for column in columns if column is not None) if None not in columns else None
-
-
 def read_levels(
     con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Place, within: Describes | None = None
 ) -> tuple[Level, ...]:
@@ -105,17 +98,17 @@ def read_levels(
 
     Those of a source are described by its engine, or `within` a snapshot.
     """
-    members, keys = _members(con, texts, place, within)
+    members, keys = members_of(con, texts, place, within)
     names = [member.base for member in members]
     shown = [fold(member.name) for member in members]
     twice = next((k for k, name in enumerate(names) if name in names[:k] or shown[k] in shown[:k]), None)
     if twice is not None:
         what = f"tables ({', '.join(map(literal, texts))}) has {texts[twice]!r} twice"
-        raise _refused(what, "name each table once, or one view of it")
+        raise refused(what, "name each table once, or one view of it")
     public = next((member.name for member in members if keys.is_public(member.base)), None)
     if public is not None:
         what = f"table ({public!r}) is public by the curator's word, so that no key leads to it"
-        raise _refused(what, "leave it out: its rows need no protection")
+        raise refused(what, "leave it out: its rows need no protection")
     leads = [[key for key in keys.foreign(name) if key.refers_to in names] for name in names]
     for member, each in zip(members, leads, strict=True):
         _check_keys(member.name, each)
@@ -127,74 +120,17 @@ def read_levels(
         order += [k for k, each in enumerate(leads) if each and each[0].refers_to == names[place_] and k not in order]
     if len(order) < len(names):
         lost = next(member.name for k, member in enumerate(members) if k not in order)
-        raise _refused(f"table ({lost!r}) leads to itself along keys", "leave one of the tables out")
+        raise refused(f"table ({lost!r}) leads to itself along keys", "leave one of the tables out")
     for k in order[1:]:
-        keys.path(names[k], roots[0].base, RELEASE)  # refuses a row of two units, also by tables that are not named
+        _check_path(keys, members[k], roots[0])
     ordered = [members[k] for k in order]
-    referred = [key for each in leads for key in each]
+    referred = [_ordered(keys, key) for each in leads for key in each]
     levels = tuple(_level(keys, members[k], leads[k], referred, ordered) for k in order)
     if not levels[0].keys:
         root = levels[0]
         what = f"table ({root.name!r}) has no PRIMARY KEY or UNIQUE by which a row could be told from others"
-        raise _refused(what, f"declare one: ALTER TABLE {root.base.table} ADD PRIMARY KEY (id)")
+        raise refused(what, f"declare one: ALTER TABLE {root.base.table} ADD PRIMARY KEY (id)")
     return levels
-
-
-def _refused(what: str, hint: str) -> MwemError:
-    return refuse(TableError, RELEASE, what, hint)
-
-
-def _members(
-    con: duckdb.DuckDBPyConnection, texts: Sequence[str], place: Place, within: Describes | None
-) -> tuple[list[Member], Keys]:
-    """Tables and views that may be released together, and the keys of their tables."""
-    elsewhere = [sources.named(con, text) for text in texts]
-    source = None if elsewhere[0] is None else elsewhere[0][0]
-    other = next((k for k, each in enumerate(elsewhere) if (None if each is None else each[0]) is not source), None)
-    if other is not None:
-        what = f"table ({texts[other]!r}) is not where {texts[0]!r} is, and no key leads from one place to another"
-        raise _refused(what, "copy them into one database, with their keys; or release each alone")
-    if source is not None:
-        linked = (within or source.engine).describe_all([each[1] for each in elsewhere if each], RELEASE)
-        return _of_source(source, texts, linked)
-    members = []
-    for text in texts:
-        table = relations.describe(con, text, place, RELEASE)
-        members.append(Member(text=text, table=table, base=table.charged))
-        _check_table(members[-1], members[0])
-    return members, Keys.of(con, members[0].base, RELEASE)
-
-
-def _of_source(source: Source, texts: Sequence[str], linked: Linked) -> tuple[list[Member], Keys]:
-    """The same of a source. The ledger keys of each are those of all tables that lead to it, too."""
-    keys, members = Keys.of_source(source.alias, linked.constraints), []
-    ids = {Name(source.alias, *table): key for table, key in linked.ids.items()}
-    tables = [relations.of_source(source, facts) for facts in linked.facts]
-    for text, table in zip(texts, tables, strict=True):
-        assert table.base is not None  # of an engine that has keys
-        leading = keys.leading(table.base)
-        read = [each.keys for each in tables if each.base in leading]
-        strong = dict.fromkeys(key for tiers in read for key in tiers[0])
-        strong |= dict.fromkeys(ids[name] for name in leading if name in ids)
-        names = dict.fromkeys(key for tiers in read for key in tiers[1])
-        members.append(
-            Member(text=text, table=replace(table, keys=(tuple(strong), tuple(names))), base=table.base)
-        )  # fmt: skip
-    return members, keys
-
-
-def _check_table(member: Member, first: Member) -> None:
-    """A plain table of DuckDB's, or a view of one that joins nothing: keys are declared between such."""
-    table, text = member.table, member.text
-    if table.files is not None:
-        what = f"table ({text!r}) is made of files, and tables that are released together are joined by keys of tables"
-        raise _refused(what, f"CREATE TABLE with the key, and INSERT from {text}; or release it alone")
-    if table.joined:
-        what = f"view ({text!r}) joins {table.joined[0].name.table}, and rows of a release of several tables are of one"
-        raise _refused(what, "leave the join out of the view: columns of tables above can be asked about without it")
-    if member.base.beside("") != first.base.beside(""):
-        what = f"table ({text!r}) is in another schema than {first.base}, and no key leads from one to the other"
-        raise _refused(what, "keep tables that are released together in one schema")
 
 
 def _check_keys(table: str, leads: Sequence[ForeignKey]) -> None:
@@ -203,24 +139,36 @@ def _check_keys(table: str, leads: Sequence[ForeignKey]) -> None:
         columns = ", ".join(key.columns)
         if key.refers_to == key.table:
             what = f"table ({table!r}) leads to itself by its key ({columns}), so that rows of it have no one unit"
-            raise _refused(what, f"release a copy without that key: CREATE TABLE {table}_copy AS FROM {table}")
+            raise refused(what, f"release a copy without that key: CREATE TABLE {table}_copy AS FROM {table}")
         if len(set(map(fold, key.columns))) < len(key.columns):
             what = f"table ({table!r}) leads to {key.refers_to.table} by a key that has a column twice ({columns})"
-            raise _refused(what, "declare a key of different columns")
+            raise refused(what, "declare a key of different columns")
     if len(leads) > 1:
         ways = " and ".join(f"{key.refers_to.table} by {', '.join(key.columns)}" for key in leads[:2])
         what = f"table ({table!r}) leads to {ways}, so that a row of it has two paths to its unit"
-        raise _refused(what, "leave one of the tables out; or release a copy without one of the keys")
+        raise refused(what, "leave one of the tables out; or release a copy without one of the keys")
+
+
+def _check_path(keys: Keys, member: Member, root: Member) -> None:
+    """Refuse a table whose rows may be of two units, also by tables that are not named."""
+    if member.table.dialect == "postgres" and keys.single_path(member.base, root.base) is None:
+        what = f"table ({member.name!r}) has several paths of keys to {root.name}, so that a row of it is of two units"
+        copy = f"CREATE TABLE {member.name}_copy AS TABLE {member.name}"
+        raise refused(what, f"release a copy of it in the source, with one of the keys: {copy}")
+    keys.path(member.base, root.base, RELEASE)
 
 
 def _no_root(keys: Keys, roots: Sequence[Member]) -> MwemError:
     if not roots:
-        return _refused("tables lead to one another along keys in a circle", "leave one of the tables out")
+        return refused("tables lead to one another along keys in a circle", "leave one of the tables out")
     names = ", ".join(literal(root.name) for root in roots)
     what = f"tables ({names}) lead to none of the others, and one table may: its rows are units"
     first, other = (root.base for root in roots[:2])
-    hint = f"leave one of them out; or declare the FOREIGN KEY: {declaration(other, first, keys.unique(first))}"
-    return _refused(what, hint)
+    cure = declaration(other, first, keys.unique(first))
+    if roots[0].table.dialect == "postgres":
+        key = ", ".join(next(iter(keys.unique(first)), ("id",)))
+        cure = f"ALTER TABLE {other.table} ADD FOREIGN KEY ({key}) REFERENCES {first.table} ({key})"
+    return refused(what, f"leave one of them out; or declare the FOREIGN KEY: {cure}")
 
 
 def _level(
@@ -229,17 +177,20 @@ def _level(
     """A table with its keys, and the key that leads to its parent. `order` has all tables as the levels have them."""
     parent, foreign, refers_to = None, KeyColumns(), KeyColumns()
     if leads:
-        key = _ordered(keys, member, leads[0])
+        key = _ordered(keys, leads[0])
         parent = next(k for k, other in enumerate(order) if other.base == key.refers_to)
         foreign, refers_to = _shown(member, key.columns), _shown(order[parent], key.refers_columns)
         for one, two in zip(foreign, refers_to, strict=True):
             if not has_plain_type(one) or not _is_same_type(one.type, two.type):
                 what = f"table ({member.name!r}) leads to {order[parent].name} by {one.name} ({one.type})"
                 cure = "columns of a key are of one type, a number, text, date or UUID: change one of them"
-                raise _refused(f"{what} and {two.name} ({two.type})", cure)
-    listed, needed = list[KeyColumns](), list[KeyColumns]()
-    for names in keys.unique_keys.get(member.base, ()):
-        is_referred = any(key.refers_to == member.base and _same(key.refers_columns, names) for key in referred)
+                raise refused(f"{what} and {two.name} ({two.type})", cure)
+    listed, needed, declared = list[KeyColumns](), list[KeyColumns](), KeyColumns()
+    to_it = [key.refers_columns for key in referred if key.refers_to == member.base]
+    unique = keys.unique_keys.get(member.base, ())
+    others = list(dict.fromkeys(names for names in to_it if not any(_same(names, each) for each in unique)))
+    for names in (*unique, *others):
+        is_referred = any(_same(names, each) for each in to_it)
         columns = _shown(member, names) if is_referred else member.columns(names)
         if columns is None:
             continue
@@ -247,31 +198,48 @@ def _level(
             if not is_referred:
                 continue
             what = f"table ({member.name!r}) is referred to by ({', '.join(names)}), a part of the key to its parent"
-            raise _refused(what, f"refer to another key of {member.name}, with a column of its own")
+            raise refused(what, f"refer to another key of {member.name}, with a column of its own")
         odd = next((column for column in columns if not has_plain_type(column)), None)
         if odd is not None and len(columns) > 1:
             continue
         if odd is not None:
             what = f"table ({member.name!r}) has the key {odd.name} of type {odd.type}"
-            raise _refused(what, "identify rows by a number, text, date or UUID")
+            raise refused(what, "identify rows by a number, text, date or UUID")
+        if names in others:
+            _check_declared(member, columns, foreign, others)
+            declared = columns
         listed.append(columns)
         if is_referred or len(columns) == 1:
             needed.append(columns)
     return Level(
-        table=member.table, base=member.base, keys=tuple(listed), needed=tuple(needed),
+        table=member.table, base=member.base, keys=tuple(listed), needed=tuple(needed), declared=declared,
         parent=parent, foreign=foreign, refers_to=refers_to,
     )  # fmt: skip
 
 
-def _ordered(keys: Keys, member: Member, key: ForeignKey) -> ForeignKey:
-    """A key with its columns in the order of those that it refers to, which the engine must keep unique."""
-    unique = keys.unique_keys.get(key.refers_to, ())
-    names = next((each for each in unique if _same(each, key.refers_columns)), None)
-    if names is None:
-        columns = ", ".join(key.refers_columns)
-        what = f"table ({member.name!r}) leads to {columns} of {key.refers_to.table}, which"
-        what += " is not kept unique, so that a row may be of several units"
-        raise _refused(what, f"ALTER TABLE {key.refers_to.table} ADD PRIMARY KEY ({columns})")
+def _check_declared(member: Member, columns: KeyColumns, foreign: KeyColumns, others: Sequence[Sequence[str]]) -> None:
+    """A key that nothing keeps unique may be declared where rows that have it in common are of one unit.
+
+    So they are in the root, and where the key has all columns that lead to the parent. PostgreSQL keeps its own keys.
+    """
+    listed = ", ".join(column.name for column in columns)
+    if member.table.dialect == "postgres":
+        what = f"table ({member.name!r}) is referred to by ({listed}), which is not kept unique in it and its children"
+        raise refused(what, f"make children partitions; or copy the rows: CREATE TABLE t AS TABLE {member.base.table}")
+    if len(others) > 1:
+        ways = " and ".join(f"({', '.join(names)})" for names in others)
+        what = f"table ({member.name!r}) is referred to by {ways}, and nothing keeps either unique"
+        raise refused(what, "refer to one of them; or declare the other as UNIQUE")
+    if not set(foreign) <= set(columns):
+        leading = ", ".join(column.name for column in foreign)
+        what = f"table ({member.name!r}) is referred to by ({listed}), which is not kept unique, so that a row may be"
+        hint = f"ALTER TABLE {member.base.table} ADD PRIMARY KEY ({listed}), of a table; or let the key have {leading}"
+        raise refused(f"{what} of several units", f"{hint}, too, in it and in what refers to it")
+
+
+def _ordered(keys: Keys, key: ForeignKey) -> ForeignKey:
+    """A key with its columns in the order of those that it refers to."""
+    names = next((each for each in keys.unique(key.refers_to) if _same(each, key.refers_columns)), key.refers_columns)
     leading = {fold(other): one for one, other in zip(key.columns, key.refers_columns, strict=True)}
     return replace(key, columns=tuple(leading[fold(name)] for name in names), refers_columns=names)
 
@@ -282,7 +250,7 @@ def _shown(member: Member, names: Sequence[str]) -> KeyColumns:
     if columns is None:
         listed = ", ".join(names)
         what = f"view ({member.name!r}) does not show ({listed}) of {member.base.table} unchanged, a key that joins it"
-        raise _refused(what, f"SELECT {listed} in it, too")
+        raise refused(what, f"SELECT {listed} in it, too")
     return columns
 
 
@@ -319,7 +287,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
     """
     level = levels[place]
     select = exp.select(*(_column(column, 0, column.name) for column in level.table.columns)).from_(
-        _aliased(level.table.tree(), "__mwem_0")
+        _aliased(level.rows(text), "__mwem_0")
     )
     columns = list(level.table.columns)
     child, child_alias = level, 0
@@ -329,7 +297,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
             exp.EQ(this=_value(one, text, child_alias), expression=_value(two, text, number))
             for one, two in zip(child.foreign, child.refers_to, strict=True)
         ]
-        select = select.join(_aliased(parent.table.tree(), f"__mwem_{number}"), on=exp.and_(*equal), join_type="inner")
+        select = select.join(_aliased(parent.rows(text), f"__mwem_{number}"), on=exp.and_(*equal), join_type="inner")
         for column in parent.table.columns:
             name = column_above(parent, column.name)
             select = select.select(_column(column, number, name))
@@ -340,7 +308,7 @@ def level_rows(levels: Sequence[Level], place: int, most: Mapping[str, int], tex
         leading = [_value(column, text) for column in counted.foreign]
         named = [f"__mwem_k{k}" for k in range(len(leading))]
         rows = exp.select(*map(exp.alias_, leading, named), exp.alias_(exp.Count(this=exp.Star()), "__mwem_count"))
-        rows = rows.from_(_aliased(counted.table.tree(), "__mwem_rows")).group_by(*(value.copy() for value in leading))
+        rows = rows.from_(_aliased(counted.rows(text), "__mwem_rows")).group_by(*(value.copy() for value in leading))
         equal = [
             exp.EQ(this=_value(column, text, 0), expression=exp.column(key, table=alias))
             for column, key in zip(counted.refers_to, named, strict=True)
@@ -361,7 +329,7 @@ def unit_columns(levels: Sequence[Level], place: int) -> KeyColumns:
     return tuple(replace(column, name=column_above(levels[0], column.name)) for column in top.refers_to)
 
 
-def _value(column: Column, text: Text, alias: int | None = None) -> exp.Expr:
+def _value(column: Column, text: Text, alias: int | str | None = None) -> exp.Expr:
     """What is compared of a key: of a text its bytes, which no collation reaches."""
     named = exp.column(column.name, table=None if alias is None else f"__mwem_{alias}", quoted=True)
     return text(named, column.type) if column.type == "VARCHAR" else named

@@ -124,7 +124,9 @@ class Relation:
     def of_rows(self, text: str) -> Relation:
         """The same with its own rows as units, and all that leads to them, if a text names its table of a source."""
         parts = [fold(part) for part in split_name(text)]
-        if self.base is None or [fold(self.base.database), *self.base.identity][-len(parts) :] != parts:
+        if self.base is None or not self.base_id:
+            return self
+        if [fold(self.base.database), *self.base.identity][-len(parts) :] != parts:
             return self
         return replace(self, unit=KeyUnit(table=self.base, columns=(), path=(self.base,), id=self.base_id))
 

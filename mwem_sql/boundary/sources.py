@@ -64,12 +64,13 @@ class Constraint:
 class Linked:
     """Several relations of an engine, and all keys of its database. `ids` has for each table with a key its ledger key.
 
-    What leads where is said of whole tables: of partitions and children, those at the top.
+    What leads where is said of whole tables: of partitions and children, those at the top. An engine that keeps no keys
+    has no `constraints`.
     """
 
     facts: tuple[Facts, ...]
-    constraints: tuple[Constraint, ...]
-    ids: Mapping[tuple[str, ...], Key]
+    constraints: tuple[Constraint, ...] | None = None
+    ids: Mapping[tuple[str, ...], Key] = field(default_factory=dict)
 
 
 class Describes(Protocol):

@@ -211,13 +211,14 @@ def constraints(
     return out
 
 
-def schema_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, list[Column]]:
-    """The columns of all tables of a relation's schema; not those of views."""
+def schema_columns(con: duckdb.DuckDBPyConnection, name: Name, *, views: bool = False) -> dict[str, list[Column]]:
+    """The columns of all tables of a relation's schema; those of `views` if they are asked for."""
     rows = con.execute(
         """SELECT c.table_name, c.column_name, c.data_type, c.is_nullable FROM duckdb_columns() AS c
-           JOIN duckdb_tables() AS t ON t.table_oid = c.table_oid AND t.database_oid = c.database_oid
-           WHERE c.database_name = ? AND c.schema_name = ? ORDER BY c.table_name, c.column_index""",
-        [name.database, name.schema],
+           LEFT JOIN duckdb_tables() AS t ON t.table_oid = c.table_oid AND t.database_oid = c.database_oid
+           WHERE c.database_name = ? AND c.schema_name = ? AND (? OR t.table_oid IS NOT NULL)
+           ORDER BY c.table_name, c.column_index""",
+        [name.database, name.schema, views],
     ).fetchall()
     out: dict[str, list[Column]] = {}
     for table, column, kind, nullable in rows:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import duckdb
 
-from mwem_sql.accounting.accounts import TableCarrier
+from mwem_sql.accounting.accounts import SourceCarrier, TableCarrier
 from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.algebra.measurement import Kind
@@ -228,13 +228,15 @@ def _most_below(level: Level, most: int) -> int:
 def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence[Level]) -> Ledger:
     """The ledger of all tables, whose units are rows of the root. Each carries the account from the debit on."""
     root = levels[0]
-    if root.table.source is None:
+    unit = root.table.of_rows(root.base.quoted())
+    if root.table.source is None and root.table.files is None:
         unit = relations.describe(con, root.table.name.quoted(), session.place, RELEASE, unit=root.base.quoted())
-    else:
-        unit = root.table.of_rows(root.base.quoted())
     ledger = read_ledger(con, unit, session.place, RELEASE)
     others = [level.base for level in levels[1:]]
     identity = ledger.identity
+    if isinstance(identity.carrier, SourceCarrier):
+        source = identity.carrier.source
+        identity = replace(identity, joined=tuple(SourceCarrier(source, level.table) for level in levels[1:]))
     if isinstance(identity.carrier, TableCarrier):
         keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
         identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
@@ -245,6 +247,8 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
         what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
         text = literal(root.base.text(session.place))
         hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
+        if unit.unit is None:  # nothing would follow it through renames
+            hint = "copy the rows into DuckDB tables with the keys, and have the curator set a cap for these tables"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 

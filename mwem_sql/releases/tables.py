@@ -214,7 +214,8 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
         account = tree.ledger.at(con).account
         if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
-        return lambda: None
+        files = tree.root.level.table.files
+        return lambda: None if files is None else files.state()
 
     return check
 

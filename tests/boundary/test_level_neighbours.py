@@ -80,7 +80,6 @@ def _of_one_column(real: Callable[..., Relation]) -> Callable[..., Relation]:
 
 
 SOURCE = DuckDBDialect.source
-SLOW = {"two paths"}
 BROKEN: dict[str, tuple[Callable[[HomeWorld], bool], Callable[[pytest.MonkeyPatch], object]]] = {
     "two paths": (
         lambda made: made.has_owner and "visit" in made.tables,
@@ -98,6 +97,14 @@ BROKEN: dict[str, tuple[Callable[[HomeWorld], bool], Callable[[pytest.MonkeyPatc
         lambda made: bool(made.collation),
         lambda patch: patch.setattr(DuckDBDialect, "text", lambda _, value, __: value),
     ),
+    "declared keys": (
+        lambda made: made.is_declared and made.is_composite,
+        lambda patch: patch.setattr(Level, "rows", lambda level, _: level.table.tree()),
+    ),
+    "declared keys of several units": (
+        lambda made: made.is_declared and not made.is_composite and "visit" in made.tables,
+        lambda patch: patch.setattr(tree_levels, "_check_declared", lambda *_: None),
+    ),
     "rows of a unit": (
         lambda made: made.most["person"] < 3,
         lambda patch: patch.setattr(
@@ -108,7 +115,7 @@ BROKEN: dict[str, tuple[Callable[[HomeWorld], bool], Callable[[pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    "broken", [pytest.param(name, marks=pytest.mark.thorough if name in SLOW else ()) for name in BROKEN]
+    "broken", [pytest.param(name, marks=() if name == "rows of a unit" else pytest.mark.thorough) for name in BROKEN]
 )
 def test_a_broken_rule_is_caught(con: duckdb.DuckDBPyConnection, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one of the rules, some pair of neighbours is told apart; looked for in trees that it is about."""

@@ -48,6 +48,7 @@ class HomeWorld:
     extra: str
     bills_of: str
     views: tuple[str, ...]
+    is_wide: bool
     most: dict[str, int]
     questions: tuple[Query, ...]
 
@@ -58,7 +59,7 @@ class HomeWorld:
     @property
     def keys(self) -> dict[str, list[str]]:
         person = ["hid", "pid"] if self.is_composite else ["pid"]
-        return {"home": ["hid"], "person": person, "visit": ["vid"], "bill": []}
+        return {"home": ["hid"], "person": person, "visit": [*(person if self.is_wide else []), "vid"], "bill": []}
 
     def key(self, name: str, row: Row) -> list[object]:
         """What the engine keeps unique."""
@@ -81,6 +82,11 @@ class HomeWorld:
         return {name: [*dict.fromkeys([*self.keys[name], *own[name]]), "a", "b"] for name in own}
 
     @property
+    def is_declared(self) -> bool:
+        """Whether nothing but `mwem_keys` speaks of keys: several rows may have one."""
+        return self.extra == "declared"
+
+    @property
     def has_owner(self) -> bool:
         """Whether visits have a second path to a home."""
         return self.extra == "two paths"
@@ -95,15 +101,21 @@ class HomeWorld:
         for name, columns in self.columns.items():
             checks = {"a": " NOT NULL CHECK (a BETWEEN 0 AND 2)", "b": " CHECK (b IN ('x', 'y'))"}
             parts = [f"{column} {types[column]}{checks.get(column, '')}" for column in columns]
-            if self.keys[name]:
+            if self.keys[name] and not self.is_declared:
                 parts.append(f"PRIMARY KEY ({', '.join(self.keys[name])})")
-            if name in self.foreign:
+            if name in self.foreign and not self.is_declared:
                 leading, other = self.foreign[name]
                 listed = ", ".join(leading)
                 parts.append(f"FOREIGN KEY ({listed}) REFERENCES {self.table(other)} ({listed})")
-            if self.has_owner and name == "visit":
+            if self.has_owner and not self.is_declared and name == "visit":
                 parts.append(f"FOREIGN KEY (owner) REFERENCES {self.table('home')} (hid)")
             yield f"CREATE TABLE {self.table(name)} ({', '.join(parts)})"
+        if self.is_declared:
+            named = "table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR, refers_columns VARCHAR[]"
+            yield f"CREATE TABLE mwem_keys ({named})"
+        for name, (leading, other) in self.foreign.items() if self.is_declared else ():
+            tables = [self.table(name), self.table(other)]
+            yield f"INSERT INTO mwem_keys VALUES ('{tables[0]}', {leading}, '{tables[1]}', {leading})"
         for name in self.views:
             yield f"CREATE VIEW {name} AS SELECT * FROM {self.table(name)} WHERE a < 2"
 
@@ -112,7 +124,10 @@ class HomeWorld:
         return f"{name}_rows" if name in self.views else name
 
 
-def world(chance: random.Random, collation: str = " COLLATE NOCASE") -> HomeWorld:
+def world(
+    chance: random.Random, collation: str = " COLLATE NOCASE", declared: Sequence[str] = ("declared", "declared")
+) -> HomeWorld:
+    """One of many; with keys that are `declared` where an engine is to have them."""
     is_text = chance.random() < 0.5
     questions = [
         query
@@ -126,7 +141,8 @@ def world(chance: random.Random, collation: str = " COLLATE NOCASE") -> HomeWorl
         is_text=is_text,
         is_composite=chance.random() < 0.4,
         collation=chance.choice(["", collation]) if is_text else "",
-        extra=chance.choice(["", "", "", "two paths"]),
+        extra=chance.choice(["", "", "", "two paths", *declared]),
+        is_wide=chance.random() < 0.5,
         bills_of=chance.choice(["person", "visit"]),
         views=tuple(name for name in ("home", "person", "visit", "bill") if chance.random() < 0.2),
         most={name: chance.randrange(1, 4) for name in ("person", "visit", "bill")},
@@ -159,7 +175,11 @@ def random_rows(chance: random.Random, made: HomeWorld, *, dangling: bool = Fals
             key = made.key(name, row)
             is_there = name not in made.foreign or dangling or _leads(made, name, row, rows) is not None
             has_null = name in made.foreign and any(row[column] is None for column in made.foreign[name][0])
-            is_new = not key or (None not in key and key not in [made.key(name, other) for other in listed])
+            is_new = (
+                not key
+                or (made.is_declared and chance.random() < 0.3)
+                or (None not in key and key not in [made.key(name, other) for other in listed])
+            )
             if (is_there or has_null) and is_new:
                 listed.append(row)
         rows[name] = listed
@@ -173,17 +193,11 @@ def _leads(made: HomeWorld, name: str, row: Row, rows: Rows) -> Row | None:
 
 def neighbours(made: HomeWorld, rows: Rows) -> Iterator[Rows]:
     """The same without one home and all that leads to it."""
-    for gone in rows["home"]:
-        left: Rows = {"home": [row for row in rows["home"] if row is not gone]}
-        out = [gone]
+    for unit in dict.fromkeys(row["hid"] for row in rows["home"]):
+        out: Rows = {"home": [row for row in rows["home"] if row["hid"] == unit]}
         for name in ("person", "visit", "bill"):
-            out += [
-                row
-                for row in rows[name]
-                if row.get("owner", out) == gone["hid"] or any(_leads(made, name, row, rows) is each for each in out)
-            ]
-            left[name] = [row for row in rows[name] if all(row is not each for each in out)]
-        yield left
+            out[name] = [row for row in rows[name] if row.get("owner", out) == unit or _leads(made, name, row, out)]
+        yield {name: [row for row in rows[name] if all(row is not each for each in out[name])] for name in out}
 
 
 def literal(value: object) -> str:

@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = {
     "mwem_sql/scan/dialects/dialect.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/postgresql.py": "scan/test_dialects.py",
     "mwem_sql/scan/dialects/spark.py": "scan/test_dialects.py",
+    "mwem_sql/boundary/members.py": "boundary/test_levels.py",
     "mwem_sql/compile/statements.py": "explain/test_compare.py",
     "mwem_sql/dbt.py": "project/test_integrations.py",
     "mwem_sql/scan/engines/duckdb.py": "scan/test_execution.py",

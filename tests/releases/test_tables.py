@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ import pytest
 import mwem_sql
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.releases import store
+from mwem_sql.scan.engines.duckdb import InstanceSnapshot
 
 ROWS_PER_UNIT = {"visit": 6, "drug": 8}
 SETUP = """
@@ -248,3 +250,69 @@ def test_keys_of_several_columns(con: duckdb.DuckDBPyConnection) -> None:
         ).fetchall()
         leading = ("FOREIGN KEY", ["site", "nr", "line"])
         assert keys == [leading, ("PRIMARY KEY", ["site", "nr", "line", "day"])][: 1 + (workload == "doses")]
+
+
+def test_views_of_files_by_keys_that_are_declared(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A row whose key another row has, too, is in no table, and neither is what leads to it."""
+    con.execute(
+        f"""COPY (SELECT pid, sex FROM person UNION ALL SELECT 'p7', 'F') TO '{tmp_path}/patient.parquet';
+            COPY (SELECT pid, vid AS line, kind FROM visit) TO '{tmp_path}/stay.parquet';
+            COPY (SELECT pid, vid AS line, days FROM drug JOIN visit USING (vid)) TO '{tmp_path}/dose.parquet';
+            CREATE VIEW patient AS FROM '{tmp_path}/patient.parquet';
+            CREATE VIEW stay AS FROM '{tmp_path}/stay.parquet';
+            CREATE VIEW dose AS SELECT * FROM '{tmp_path}/dose.parquet' WHERE days < 9;
+            CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR,
+                refers_columns VARCHAR[]);
+            INSERT INTO mwem_keys VALUES ('stay', ['pid'], 'patient', ['pid']),
+                ('dose', ['pid', 'line'], 'stay', ['pid', 'line']);
+            CREATE TABLE patient_domain AS SELECT 'sex' AS attribute, ['F', 'M'] AS "values";
+            CREATE TABLE stay_domain AS SELECT 'kind' AS attribute, ['A', 'B', 'C'] AS "values";
+            CREATE TABLE dose_domain AS SELECT 'days' AS attribute, 1 AS low, 9 AS high;
+            CREATE TABLE stays AS SELECT * FROM (VALUES ('stay', ['kind', 'sex']), ('dose', ['stay.kind']),
+                ('dose', ['days'])) t("of", group_by)"""
+    )
+    mwem_sql.release(con, ["dose", "stay", "patient"], "stays", 10**5, rows_per_unit={"stay": 6, "dose": 12})
+    ((rows, lost),) = con.execute(
+        """SELECT (SELECT count(*) FROM patient_synthetic),
+           (SELECT count(*) FROM dose_synthetic ANTI JOIN stay_synthetic USING (pid, line))"""
+    ).fetchall()
+    assert (rows, lost) == (2999, 0)
+    joined = "SELECT sex, kind, count(*) FROM {0} stay JOIN {1} patient USING (pid) GROUP BY ALL"
+    truth = con.execute(joined.format("visit", "(FROM person WHERE pid <> 'p7')")).fetchall()
+    found = {row[:2]: row[2] for row in con.execute(joined.format("stay_synthetic", "patient_synthetic")).fetchall()}
+    assert all(abs(found.get(row[:2], 0) - row[2]) <= 14 for row in truth)
+    for tables, why in (
+        ([f"{tmp_path}/stay.parquet", "patient"], "is a file, and keys are declared between tables and views"),
+        (["patient", "visit"], "are of files and of DuckDB, whose rows no account has in common"),
+    ):
+        with pytest.raises(mwem_sql.MwemError, match=why):
+            mwem_sql.release(con, tables, "stays", 1, rows_per_unit=6, version="x")
+    # The files are one account, by whatever view they are asked for.
+    con.execute(f"CREATE VIEW again AS FROM '{tmp_path}/dose.parquet'")
+    with pytest.raises(mwem_sql.MwemError, match="releases of again that protect one patient and all rows"):
+        mwem_sql.budget(con, "again", 10**6)
+
+
+def test_files_that_are_written_meanwhile(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute(
+        f"""COPY (SELECT pid, sex FROM person) TO '{tmp_path}/patient.parquet';
+            COPY (SELECT pid, kind FROM visit) TO '{tmp_path}/stay.parquet';
+            CREATE VIEW patient AS FROM '{tmp_path}/patient.parquet';
+            CREATE VIEW stay AS FROM '{tmp_path}/stay.parquet';
+            CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR,
+                refers_columns VARCHAR[]);
+            INSERT INTO mwem_keys VALUES ('stay', ['pid'], 'patient', ['pid']);
+            CREATE TABLE stay_domain AS SELECT 'kind' AS attribute, ['A', 'B', 'C'] AS "values";
+            CREATE TABLE stays AS SELECT 'stay' AS "of", ['kind'] AS group_by"""
+    )
+    run = InstanceSnapshot.run
+
+    def after_a_write(self: InstanceSnapshot, statement: str, rows: int) -> Any:
+        (tmp_path / "stay.parquet").touch()
+        return run(self, statement, rows)
+
+    monkeypatch.setattr(InstanceSnapshot, "run", after_a_write)
+    with pytest.raises(mwem_sql.MwemError, match="replaced or written to while they were read"):
+        mwem_sql.release(con, ["stay", "patient"], "stays", 1, rows_per_unit=6)

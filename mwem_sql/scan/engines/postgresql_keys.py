@@ -49,11 +49,17 @@ _FOREIGN = f"""{_TOPS}
     JOIN tops AS here ON here.oid = f.conrelid JOIN named AS one ON one.oid = here.top
     JOIN tops AS there ON there.oid = f.confrelid JOIN named AS other ON other.oid = there.top
     WHERE f.contype = 'f' ORDER BY 1, 2, 3, 4, 5, 6"""  # noqa: S608  of constants
-_NUMBERS = """
-    SELECT c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.oid IN (SELECT conrelid FROM pg_constraint WHERE contype = 'f'
-        UNION SELECT confrelid FROM pg_constraint WHERE contype = 'f')"""
+_NUMBERS = f"""{_TOPS}
+    SELECT DISTINCT tops.top::bigint AS oid, named.schema AS schema, named.name AS name
+    FROM tops JOIN named ON named.oid = tops.top
+    WHERE tops.oid IN (SELECT conrelid FROM pg_constraint WHERE contype = 'f'
+        UNION SELECT confrelid FROM pg_constraint WHERE contype = 'f')"""  # noqa: S608  of constants
+
+_ALIKE = """
+    SELECT min(a.attname)::text AS one, max(a.attname)::text AS other
+    FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY lower(a.attname::text) HAVING count(*) > 1"""
 
 
 def linked(ask: Ask, identity: str, facts: tuple[Facts, ...]) -> Linked:
@@ -64,6 +70,11 @@ def linked(ask: Ask, identity: str, facts: tuple[Facts, ...]) -> Linked:
         top = f"{part['top_schema']}.{part['top_name']}"
         what = f"table ({part['schema']}.{part['name']}) is a partition or child of {top}, and keys lead to all of that"
         raise refuse_relation(what, f"name {top}; or release the part alone")
+    for each in facts:
+        for row in ask(_ALIKE, list(each.base)):
+            one, table = row["one"], ".".join(each.base)
+            what = f"table ({table}) has the columns {one} and {row['other']}, which differ in case alone"
+            raise refuse_relation(what, f'ALTER TABLE {table} RENAME COLUMN "{one}" TO "{one}_1"')
     unique = [
         Constraint(table=_table(row), columns=tuple(row["columns"]), is_primary=row["is_primary"])
         for row in ask(_UNIQUE, [])

@@ -22,7 +22,6 @@ from mwem_sql.boundary.sources import Facts, Linked
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines import spark_catalog
-from mwem_sql.scan.engines.protocol import refuse_several
 from mwem_sql.scan.engines.spark_catalog import SparkRelation
 from mwem_sql.scan.engines.spark_files import DataFiles
 
@@ -68,7 +67,7 @@ _NEUTRAL = (
 
 
 class FilesSnapshot:
-    """A list of files under a temporary view of a new session."""
+    """Lists of files under temporary views of a new session."""
 
     home = None
 
@@ -76,19 +75,25 @@ class FilesSnapshot:
         self._session = session
         self._identity = identity
         self._tag = f"mwem-{uuid.uuid4().hex}"
-        self._files: DataFiles | None = None
+        self._files: list[DataFiles] = []
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
         """The relation; from here on its name stands for the files that it has now."""
         with spoken_by(function):
-            relation = SparkRelation.of(self._session, parts)
-            relation.show(self._identity)
-            self._files = relation.files
-            return relation.facts(self._identity)
+            self._files = []
+            return self._shown(parts)
 
-    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:  # noqa: ARG002
+    def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
+        """Several tables. Spark keeps no keys: `mwem_keys` declares them."""
         with spoken_by(function):
-            raise refuse_several("spark")
+            self._files = []
+            return Linked(facts=tuple(map(self._shown, names)))
+
+    def _shown(self, parts: Sequence[str]) -> Facts:
+        relation = SparkRelation.of(self._session, parts)
+        relation.show(self._identity)
+        self._files.append(relation.files)
+        return relation.facts(self._identity)
 
     def run(self, statement: str, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  Spark chooses
         self._session.addTag(self._tag)  # of this thread
@@ -98,7 +103,7 @@ class FilesSnapshot:
             self._session.removeTag(self._tag)
 
     def state(self) -> object:
-        return None if self._files is None else self._files.state(self._session)
+        return [files.state(self._session) for files in self._files]
 
     def interrupt(self) -> None:
         with suppress(Exception):  # a session that is gone runs nothing

@@ -144,6 +144,7 @@ class SparkRelation:
             declared={column.name: column for column in columns},
             definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)),
             mark=self.mark,
+            base=self.name if self.is_table else (),
         )
 
     def show(self, source: str) -> None:
