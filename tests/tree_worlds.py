@@ -29,7 +29,7 @@ NAMES = ["person", "visit", "rx", "Home", "the bill", "größe"]
 NUMBERS, TEXTS = [None, 0, 1, 2, 3, 77], [None, "x", "y", "z", "w"]
 WRONG = [
     "a key to the table itself", "two parents", "two paths", "a circle", "a key that is not kept unique",
-    "a table is left out", "a key of two columns", "a column called as the table below", "two roots",
+    "a table is left out", "a column called as the table below", "two roots",
 ]  # fmt: skip
 DEEPEST = 3
 
@@ -215,16 +215,6 @@ def _add_wrong(chance: random.Random, made: TreeWorld) -> None:
         _add_key(made, last.name, "loose", (parent.name, "a", "INTEGER"), is_constraint=False)
     elif wrong == "a table is left out" and any(map(made.below, names[1:])):
         made.named.remove(next(name for name in names[1:] if made.below(name)))
-    elif wrong == "a key of two columns":
-        parent = made.tables[last.above[0]]
-        parent.columns["part"] = "INTEGER"
-        parent.unique.append(("UNIQUE", ("id", "part")))
-        made.keys = [key for key in made.keys if key.table != last.name]
-        last.columns |= {"one": parent.kind, "two": "INTEGER"}
-        made.keys.append(
-            Key(table=last.name, columns=("one", "two"), refers_to=parent.name, refers_columns=("id", "part"),
-                is_constraint=is_constraint)
-        )  # fmt: skip
     elif wrong == "a column called as the table below":
         made.tables[last.above[0]].columns[last.name.capitalize()] = "INTEGER"
     elif wrong == "two roots":

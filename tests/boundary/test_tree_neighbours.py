@@ -96,7 +96,7 @@ def test_neighbours_of_trees(worlds: int, draws: int, each: int) -> None:
     assert full >= {(1, "columns"), (1, "numbers"), (2, "columns"), (2, "numbers"), (3, "columns")}
 
 
-def _by_collation(column: Column, alias: int | None = None) -> exp.Expr:
+def _by_collation(column: Column, _: object, alias: int | str | None = None) -> exp.Expr:
     return exp.column(column.name, table=None if alias is None else f"__mwem_{alias}", quoted=True)
 
 
@@ -108,7 +108,7 @@ def _more_rows(*arguments: object) -> Unit:
 def _parent_as_unit(tree: Sequence[Level], place: int, most: dict[str, int]) -> Unit:
     """The unit would be a row of the parent."""
     parent = tree[tree[place].parent or 0]
-    key = parent.keys[0]
+    key = parent.keys[0][0]
     return Unit(levels.column_above(parent, key.name), most[tree[place].name], key.type)
 
 
@@ -129,10 +129,6 @@ BROKEN: dict[str, tuple[Callable[[TreeWorld], bool], Callable[[pytest.MonkeyPatc
     "two paths": (
         lambda made: made.wrong == "two paths",
         lambda patch: patch.setattr(Keys, "path", lambda *_: ()),
-    ),
-    "a key that is not kept unique": (
-        lambda made: made.wrong == "a key that is not kept unique",
-        lambda patch: patch.setattr(Keys, "is_unique", lambda *_, **__: True),
     ),
 }
 
