@@ -73,7 +73,7 @@ class Campaign:
 @pytest.mark.parametrize(
     ("worlds", "draws", "each"),
     [
-        (12, 1, 4),
+        (9, 1, 3),
         pytest.param(100, 2, 6, marks=pytest.mark.thorough),
         pytest.param(680, 6, 12, marks=pytest.mark.campaign),
     ],
