@@ -19,17 +19,17 @@ from sqlglot import exp
 from mwem_sql.accounting.accounts import TableCarrier
 from mwem_sql.accounting.caps import protected
 from mwem_sql.accounting.ledger import Ledger, read_ledger
-from mwem_sql.algebra.measurement import Kind
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above, level_rows, read_levels, unit_column
-from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.compile.read import read_workload
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
+    CellsError,
     DomainError,
     OptionError,
     PredicateError,
@@ -40,13 +40,12 @@ from mwem_sql.errors import (
 )  # fmt: skip
 from mwem_sql.language import conditions, dialect
 from mwem_sql.language.dialect import fold, quoted
-from mwem_sql.loop.plan import divided, part_of
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.releases.draft import Draft, check_possible, draft_of
-from mwem_sql.releases.plan import Plan, Subject, plan_level
+from mwem_sql.releases.draft import check_possible, draft_of
+from mwem_sql.releases.plan import Plan, Subject, check_room, plan_level
 from mwem_sql.releases.request import OPTIONS, Request, read_number
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.workload import Query, Workload
@@ -169,11 +168,12 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            questions[parent] += _of_parent(levels, place, domains, questions[place], questions[parent])
+            asked = _of_parent(levels, place, domains, questions[place], questions[parent])
+            questions[parent] += _fitting(domains[parent], questions[parent], list(asked), request.first, sandbox)
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),
-                workload=Workload(tuple(query._replace(of=None) for query in questions[place])),
+                workload=_plain(questions[place]),
                 unit=levels[0].name if place else None,
                 rows_per_unit=most[levels[place].name] if place else 1,
             )
@@ -182,13 +182,14 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         drafts = [draft_of(one, domain, sandbox) for one, domain in zip(requests, domains, strict=True)]
     for one, draft in zip(requests, drafts, strict=True):
         check_possible(one, draft.idle)
-    parts = _parts(requests, drafts)
+    # Each table has as much: rows below inherit the errors of the rows that they lead to.
+    part = Fraction(1, len(levels))
     plans = []
     for place in places:
         subject = Subject(
             relation=rows[place],
             unit=_unit(levels, place, most) if place else None,
-            part=parts[place],
+            part=part,
             above=frozenset(_above(levels, place)).intersection(drafts[place].compiled.classes),
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)
@@ -371,36 +372,53 @@ def _of_parent(
     queries: Sequence[Query],
     there: Sequence[Query],
 ) -> Iterator[Query]:
-    """What the rows of a level make its parent be asked: how many rows lead to a row, by what they say of it.
+    """What the rows of a level make its parent be asked: how many rows lead to a row, alone and by each column above.
 
-    For each set of columns above that a row of the workload reads, all that such rows tell apart of them.
+    Of a column, all that some row of the workload tells apart. Columns together are not asked for: that would be many
+    cells of few rows, whose noise the parent's own answers would have, too.
     """
     parent = levels[place].parent
     assert parent is not None
     domain, above, number = domains[parent], _above(levels, place), levels[place].name
-    cuts: dict[tuple[str, ...], dict[str, None]] = {(): {}}
+    cuts: dict[str, dict[str, None]] = {name: {} for name in above}
     for parts in read_workload(domains[place], _plain(queries)).parts:
-        leaves = list(chain.from_iterable(conditions.leaves(part.what) for part in parts))
-        columns = tuple(name for name in above if any(name in leaf.columns for leaf in leaves))
-        cut = cuts.setdefault(columns, {})
-        for leaf in leaves:
-            if above.keys() >= set(leaf.columns):
-                cut[_renamed(leaf.sql, above, parent)] = None
-            else:
-                cut |= {_renamed(quoted(name), above, parent): None for name in leaf.columns if name in above}
+        for leaf in chain.from_iterable(conditions.leaves(part.what) for part in parts):
+            for name in above.keys() & set(leaf.columns):
+                alone = leaf.sql if set(leaf.columns) == {name} else quoted(name)
+                cuts[name][_renamed(alone, above, parent)] = None
     taken = {query.label for query in there}
-    for columns, cut in cuts.items():
-        shown = [_shown(above[name], name, parent) for name in columns]
-        items = list(cut)
+    items_of = {name: list(cut) for name, cut in cuts.items() if cut}
+    for names in ((), *((name,) for name in items_of)):
+        items = [item for name in names for item in items_of[name]]
+        shown = [_shown(above[name], name, parent) for name in names]
         if len(items) > MOST_CUTS:
-            items = [quoted(_shown(above[name], name, parent)) for name in columns]
+            items = [quoted(name) for name in shown]
         items = [item for item in items if not _lacks(domain, item)]
+        if names and not items:
+            continue
         name = ", ".join([*shown, number])
         yield Query(
             group_by=(", ".join([*items, quoted(number)]),),
             verbatim=False,
             name=name if name not in taken else f"{name} (for {number})",
         )
+
+
+def _fitting(
+    domain: Domain, own: Sequence[Query], asked: Sequence[Query], request: Request, sandbox: Sandbox
+) -> Sequence[Query]:
+    """What is asked of a parent for a level below it; of too many cells, how many rows lead to a row and nothing else.
+
+    Nobody is refused what they did not ask for.
+    """
+    first, *others = asked
+    if others:
+        try:
+            compiled = compile_workload(domain, _plain([*own, *asked]), sandbox)
+            check_room(request, compiled)
+        except CellsError:
+            return [first]
+    return asked
 
 
 def _shown(where: tuple[int, str], name: str, parent: int) -> str:
@@ -424,23 +442,6 @@ def _lacks(domain: Domain, item: str) -> bool:
     """Whether an item is a column whose values cannot be listed."""
     tree = dialect.expression(f"SELECT {item}").expressions[0]
     return isinstance(tree, exp.Column) and domain.lacks(tree.name) is not None
-
-
-def _parts(requests: Sequence[Request], drafts: Sequence[Draft]) -> list[Fraction]:
-    """What each level has of the budget, by the one rule of shares: a level is a line of the plan.
-
-    Its cells are those of its questions. Its noise grows with the rows of a unit, and so do its own rows, of which an
-    error is a share: between one row of a unit and all of them, the square root counts.
-    """
-    kind: Kind = "zcdp" if requests[0].budget.delta else "pure"
-    sizes = [_cells(draft.compiled) for draft in drafts]
-    lines = zip(requests, sizes, strict=True)
-    return divided(Fraction(1), [part_of(one.rows_per_unit**0.5, cells, kind) for one, cells in lines])
-
-
-def _cells(compiled: Compiled) -> float:
-    distinct = compiled.distinct
-    return float((distinct.weights**2 * distinct.queries.cells).sum())
 
 
 def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
