@@ -110,7 +110,8 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
     fit = Fit(A)
     if not schedule.left:
         m.sweep(A, refined)
-    if direct:
+    if direct or (not schedule.left and len(refined) > 1):
+        # Sets that overlap were measured with noise of different size: all of them are weighed against one another.
         m.settle(A)
         for q in direct:
             A.refine(m.queries[q])

@@ -17,34 +17,34 @@ import duckdb
 from mwem_sql.accounting.accounts import SourceCarrier, TableCarrier
 from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
-from mwem_sql.algebra.measurement import Kind
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import Level, level_rows, read_levels, unit_columns
-from mwem_sql.compile.compiled import Compiled
+from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import MAX_VALUES
+from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.levels import domains_alone, level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
+    CellsError,
     OptionError,
     did_you_mean,
     literal,
     refuse,
 )  # fmt: skip
 from mwem_sql.language.dialect import fold
-from mwem_sql.loop.plan import divided, part_of
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
-from mwem_sql.releases.draft import Draft, check_possible, draft_of
-from mwem_sql.releases.plan import Plan, Subject, plan_level
+from mwem_sql.releases.draft import check_possible, draft_of
+from mwem_sql.releases.plan import Plan, Subject, check_room, plan_level
 from mwem_sql.releases.questions import by_level, columns_above, of_parent, plain, read_of
 from mwem_sql.releases.request import OPTIONS, Request, read_number
 from mwem_sql.scan.dialects import DIALECTS
 from mwem_sql.scan.dialects.dialect import Unit
 from mwem_sql.scan.engines.protocol import Snapshot
-from mwem_sql.workload import Workload
+from mwem_sql.workload import Query, Workload
 
 COMMON: Final = frozenset(
     {"delta", "unit", "rows_per_unit", "max_cells", "certify", "version", "seed"}
@@ -172,7 +172,8 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            questions[parent] += of_parent(levels, place, domains, questions[place], questions[parent])
+            asked = of_parent(levels, place, domains, questions[place], questions[parent])
+            questions[parent] += _fitting(domains[parent], questions[parent], list(asked), request.first, sandbox)
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),
@@ -185,13 +186,14 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         drafts = [draft_of(one, domain, sandbox) for one, domain in zip(requests, domains, strict=True)]
     for one, draft in zip(requests, drafts, strict=True):
         check_possible(one, draft.idle)
-    parts = _parts(requests, drafts)
+    # Each table has as much: rows below inherit the errors of the rows that they lead to.
+    part = Fraction(1, len(levels))
     plans = []
     for place in places:
         subject = Subject(
             relation=rows[place],
             unit=_unit(levels, place, most) if place else None,
-            part=parts[place],
+            part=part,
             above=frozenset(columns_above(levels, place)).intersection(drafts[place].compiled.classes),
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)
@@ -253,21 +255,18 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
     return replace(ledger, identity=identity).at(con)
 
 
-def _parts(requests: Sequence[Request], drafts: Sequence[Draft]) -> list[Fraction]:
-    """What each level has of the budget, by the one rule of shares: a level is a line of the plan.
+def _fitting(
+    domain: Domain, queries: Sequence[Query], more: Sequence[Query], request: Request, sandbox: Sandbox
+) -> Sequence[Query]:
+    """What is asked of a parent for a level below it; of too many cells, how many rows lead to a row and nothing else.
 
-    Its cells are those of its questions. Its noise grows with the rows of a unit, and so do its own rows, of which an
-    error is a share: between one row of a unit and all of them, the square root counts.
+    Nobody is refused what they did not ask for.
     """
-    kind: Kind = "zcdp" if requests[0].budget.delta else "pure"
-    sizes = [_cells(draft.compiled) for draft in drafts]
-    lines = zip(requests, sizes, strict=True)
-    return divided(Fraction(1), [part_of(one.rows_per_unit**0.5, cells, kind) for one, cells in lines])
-
-
-def _cells(compiled: Compiled) -> float:
-    distinct = compiled.distinct
-    return float((distinct.weights**2 * distinct.queries.cells).sum())
+    try:
+        check_room(request, compile_workload(domain, plain([*queries, *more]), sandbox))
+    except CellsError:
+        return more[:1]
+    return more
 
 
 def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:

@@ -178,7 +178,7 @@ def _plan(
 ) -> Plan:
     """What would run; `before` is the plan that was made to find values."""
     compiled = draft.compiled
-    _check_room(request, compiled)
+    check_room(request, compiled)
     relation, unit = subject.relation, subject.unit
     discovery = plan_discovery(request.budget, compiled, relation, unit) if before is None else before.discovery
     if discovery is not None:
@@ -341,7 +341,7 @@ def _problem(request: Request, compiled: Compiled, strategy: Strategy, start: St
     return replace(problem, certified={place: queries[number] for place, number in zip(places, numbers, strict=True)})
 
 
-def _check_room(request: Request, compiled: Compiled) -> None:
+def check_room(request: Request, compiled: Compiled) -> None:
     """The model has room for any query of the workload beside the cell that it starts from for each attribute."""
     cells = len(compiled.classes) + compiled.linear.model_cells - compiled.linear.widths
     for number in np.flatnonzero(cells > request.max_cells)[:1].tolist():

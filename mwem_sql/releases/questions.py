@@ -117,30 +117,30 @@ def of_parent(
     queries: Sequence[Query],
     there: Sequence[Query],
 ) -> Iterator[Query]:
-    """What the rows of a level make its parent be asked: how many rows lead to a row, by what they say of it.
+    """What the rows of a level make its parent be asked: how many rows lead to a row, alone and by each column above.
 
-    For each set of columns above that a row of the workload reads, all that such rows tell apart of them.
+    Of a column, all that some row of the workload tells apart. Columns together are not asked for: that would be many
+    cells of few rows, whose noise the parent's own answers would have, too.
     """
     parent = levels[place].parent
     assert parent is not None
     domain, above, number = domains[parent], columns_above(levels, place), levels[place].name
-    cuts: dict[tuple[str, ...], dict[str, None]] = {(): {}}
+    cuts: dict[str, dict[str, None]] = {name: {} for name in above}
     for parts in read_workload(domains[place], plain(queries)).parts:
-        leaves = list(chain.from_iterable(conditions.leaves(part.what) for part in parts))
-        columns = tuple(name for name in above if any(name in leaf.columns for leaf in leaves))
-        cut = cuts.setdefault(columns, {})
-        for leaf in leaves:
-            if above.keys() >= set(leaf.columns):
-                cut[_renamed(leaf.sql, above, parent)] = None
-            else:
-                cut |= {_renamed(quoted(name), above, parent): None for name in leaf.columns if name in above}
+        for leaf in chain.from_iterable(conditions.leaves(part.what) for part in parts):
+            for name in above.keys() & set(leaf.columns):
+                alone = leaf.sql if set(leaf.columns) == {name} else quoted(name)
+                cuts[name][_renamed(alone, above, parent)] = None
     taken = {query.label for query in there}
-    for columns, cut in cuts.items():
-        shown = [_shown(above[name], name, parent) for name in columns]
-        items = list(cut)
+    items_of = {name: list(cut) for name, cut in cuts.items() if cut}
+    for names in ((), *((name,) for name in items_of)):
+        items = [item for name in names for item in items_of[name]]
+        shown = [_shown(above[name], name, parent) for name in names]
         if len(items) > MOST_CUTS:
-            items = [quoted(_shown(above[name], name, parent)) for name in columns]
+            items = [quoted(name) for name in shown]
         items = [item for item in items if not _lacks(domain, item)]
+        if names and not items:
+            continue
         name = ", ".join([*shown, number])
         yield Query(
             group_by=(", ".join([*items, quoted(number)]),),

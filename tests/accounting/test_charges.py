@@ -51,7 +51,7 @@ def test_a_bug_after_the_debit_is_found(monkeypatch: pytest.MonkeyPatch, owner: 
 
 
 def test_a_bug_before_the_debit_is_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_check_room", _raise)
+    monkeypatch.setattr(plan, "check_room", _raise)
     figures = Figures()
     Scenario(QUICK, figures).play()
     assert figures.defects and not any("left something behind" in defect for defect in figures.defects)

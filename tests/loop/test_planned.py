@@ -33,7 +33,7 @@ from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale
 from mwem_sql.loop.loop import mwem
-from mwem_sql.loop.plan import Alternatives, occupied
+from mwem_sql.loop.plan import Alternatives, Planned, make_schedule, occupied
 from mwem_sql.loop.problem import Problem
 from mwem_sql.loop.strategy import whole_domain
 
@@ -174,3 +174,24 @@ def test_the_share_of_selecting_has_an_effect() -> None:
             [np.abs(o.state.answer(q) - oracle.dense_query(q, shape) @ B).sum() for o in outcomes for q in workload]
         )
     assert errors[Fraction(1, 10)] < errors[Fraction(1, 2)] < errors[Fraction(9, 10)]
+
+
+def test_sets_that_overlap_are_weighed_by_their_noise() -> None:
+    """What is measured last, with far more noise, does not decide what is said of the attribute in common."""
+    shape = {"a": 4, "b": 4, "c": 4}
+    B = np.random.default_rng(0).multinomial(20_000, np.random.default_rng(1).dirichlet(np.ones(64)))
+    problem = first_of(shape, [cuboid(shape, "a", "b"), cuboid(shape, "b", "c")], 20_000.0)
+    lines = [
+        Planned(purpose="round", number=number, importance=importance, cells=16, how="by cells")
+        for number, importance in enumerate((1e6, 1.0))
+    ]
+    how = make_schedule(Budget.parse(1), lines)
+    answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
+    accountant = how.composition.accountant()
+    outcome = mwem(Kernel(*flat(answers), accountant, SeededNoise(1), 1), problem, how)
+    sharp, noisy = (how.noise(line.share) for line in how.lines)
+    assert noisy > 1000 * sharp
+    true = B.reshape(4, 4, 4).sum(axis=(0, 2))
+    # Four cells of the sharp measurement, each off by less than ten times its noise but for 1 in 10,000; the fit is
+    # to a thousandth.
+    assert np.abs(outcome.state.marginal(["b"]) - true).max() < 4 * 10 * sharp + 20_000 / 1000

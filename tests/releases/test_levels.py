@@ -34,19 +34,48 @@ def planned(con: duckdb.DuckDBPyConnection, *queries: Query, delta: float = 0, *
     return plan_tree(Session.of(con), TablesRequest.parse(tables, Workload(queries), 1, options))
 
 
-def test_shares_add_up_and_follow_the_rule(con: duckdb.DuckDBPyConnection) -> None:
-    """In proportion to the cube root of the rows of a unit times the cells; under rho to the square root."""
+def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.DuckDBPyConnection) -> None:
+    """Together with how many rows lead there: all that its rows tell apart, for each column that they read."""
+    tree = planned(
+        con,
+        Query("home AND person.age >= 65", of="visit"),
+        Query("age < 18", of="visit"),
+        Query(group_by=("strong", "visit.home", "person.old"), of="drug"),
+    )
+    person, visit, drug = (one.request.workload for one in tree.levels)
+    assert len(drug) == 1
+    assert [query.label for query in visit] == [
+        "home AND person.age >= 65", "age < 18", "drug", "home, drug", "person.old, drug",
+    ]  # fmt: skip
+    assert {query.label: query.group_by for query in person} == {
+        "visit": ('"visit"',),
+        "age, visit": ('"age" >= 65, "age" < 18, "visit"',),
+        "old, visit": ('"old", "visit"',),
+    }
+
+
+def test_what_does_not_fit_is_not_asked_of_a_parent(con: duckdb.DuckDBPyConnection) -> None:
+    """How many rows lead to a row remains; what the workload itself asks of too many cells is refused as ever."""
+    queries = Workload((Query(group_by=("home", "person.age"), of="visit"),))
+    options = {"rows_per_unit": 9}
+    for max_cells, labels in ((5_000, ["visit", "age, visit"]), (500, ["visit"])):
+        request = TablesRequest.parse(["person", "visit"], queries, 1, {**options, "max_cells": max_cells})
+        assert _labels(plan_tree(Session.of(con), request)) == labels
+
+
+def _labels(tree: TreePlan) -> list[str]:
+    return [query.label for query in tree.root.request.workload]
+
+
+def test_each_table_has_as_much_of_the_budget(con: duckdb.DuckDBPyConnection) -> None:
+    """Whatever its rows per unit and its questions, under epsilon and under rho; the parts add up."""
     queries = [Query(group_by=("home",), of="visit"), Query(group_by=("strong",), of="drug")]
     tree = planned(con, *queries, visit=4, drug=32)
-    shares = [one.plan.part for one in tree.levels]
-    assert sum(shares) == 1
-    # home (2 cells) and the numbers of drugs (33); strong (2 cells).
-    assert float(shares[1] / shares[2]) == pytest.approx((4 * (2 + 33) / (32 * 2)) ** (1 / 3))
-    assert [one.plan.schedule.limit for one in tree.levels] == shares
+    assert [one.plan.part for one in tree.levels] == [Fraction(1, 3)] * 3
+    assert [one.plan.schedule.limit for one in tree.levels] == [Fraction(1, 3)] * 3
     assert tree.limit == Fraction(1)
     in_rho = planned(con, *queries, delta=1e-6, visit=4, drug=32)
-    parts = [one.plan.part for one in in_rho.levels]
-    assert float(parts[1] / parts[2]) == pytest.approx((4 * (2 + 33) / (32 * 2)) ** (1 / 2))
+    assert [one.plan.part for one in in_rho.levels] == [Fraction(1, 3)] * 3
     assert {one.plan.schedule.kind for one in in_rho.levels} == {"zcdp"}
     assert [one.plan.schedule.composition.sensitivity for one in tree.levels] == [1, 4, 32]
 

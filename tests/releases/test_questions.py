@@ -30,26 +30,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.DuckDBPyConnection) -> None:
-    """Together with how many rows lead there: all that its rows tell apart, for each set of columns that they read."""
-    queries = (
-        Query("home AND person.age >= 65", of="visit"),
-        Query("age < 18", of="visit"),
-        Query(group_by=("strong", "visit.home", "person.old"), of="drug"),
-    )
-    request = TablesRequest.parse(["person", "visit", "drug"], Workload(queries), 1, {"rows_per_unit": 4})
-    person, visit, drug = (one.request.workload for one in plan_tree(Session.of(con), request).levels)
-    assert len(drug) == 1
-    assert [query.label for query in visit] == [
-        "home AND person.age >= 65", "age < 18", "drug", "home, person.old, drug",
-    ]  # fmt: skip
-    assert {query.label: query.group_by for query in person} == {
-        "visit": ('"visit"',),
-        "age, visit": ('"age" >= 65, "age" < 18, "visit"',),
-        "old, visit": ('"old", "visit"',),
-    }
-
-
 def test_columns_that_are_read_of_tables_above(con: duckdb.DuckDBPyConnection) -> None:
     levels = read_levels(con, ["person", "visit", "drug"], Place("memory", "main"))
     above = columns_above(levels, 2)
