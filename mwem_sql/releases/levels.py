@@ -168,8 +168,8 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            asked = _of_parent(levels, place, domains, questions[place], questions[parent])
-            questions[parent] += _fitting(domains[parent], questions[parent], list(asked), request.first, sandbox)
+            more = list(_of_parent(levels, place, domains, questions[place], questions[parent]))
+            questions[parent] += _fitting(domains[parent], questions[parent], more, request.first, sandbox)
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),
@@ -405,20 +405,17 @@ def _of_parent(
 
 
 def _fitting(
-    domain: Domain, own: Sequence[Query], asked: Sequence[Query], request: Request, sandbox: Sandbox
+    domain: Domain, queries: Sequence[Query], more: Sequence[Query], request: Request, sandbox: Sandbox
 ) -> Sequence[Query]:
     """What is asked of a parent for a level below it; of too many cells, how many rows lead to a row and nothing else.
 
     Nobody is refused what they did not ask for.
     """
-    first, *others = asked
-    if others:
-        try:
-            compiled = compile_workload(domain, _plain([*own, *asked]), sandbox)
-            check_room(request, compiled)
-        except CellsError:
-            return [first]
-    return asked
+    try:
+        check_room(request, compile_workload(domain, _plain([*queries, *more]), sandbox))
+    except CellsError:
+        return more[:1]
+    return more
 
 
 def _shown(where: tuple[int, str], name: str, parent: int) -> str:
