@@ -1,4 +1,4 @@
-"""Several tables by their keys, beside what could be done without: error by table, keys, children, coverage, time.
+"""Several tables by their keys, beside what could be done without: error by table, coverage, keys, time.
 
     python benchmarks/linked.py [--data DIR] [--works tpch households] [--epsilons 0.3 1 3] [--runs 3]
         [--questions 1000] [--ways together independent flat]
@@ -6,7 +6,9 @@
 `tpch` reads customer, orders and lineitem of TPC-H as Parquet files in DIR (its generator: DuckDB's extension `tpch`,
 scale 0.1); `households` are made here: 6,000 households of 1 to 7 persons, whose columns depend on their household's.
 The questions are counts of the rows of one table, with conditions on up to two columns of each table from it to the
-root, drawn once. The unit is a row of the root. Errors are means over the questions of a table, in parts of its rows:
+root, drawn once; bounds are so coarse that six columns of TPC-H together stay within what one question may have, ten
+million cells. `keys` is the share of the lowest table's synthetic rows whose keys lead to a row up to the root.
+The unit is a row of the root. Errors are means over the questions of a table, in parts of its rows:
 
     together     one release of all tables, at epsilon
     independent  a release of each table's columns, each at its part of epsilon, and the unit's key; answers multiply

@@ -39,12 +39,11 @@ EVEN = """; INSERT INTO people SELECT nullif(age, 100), sex, member, city, 0 FRO
 
 @dataclass(frozen=True)
 class Noise:
-    """What a plan says: from, to, 95 of 100 within, and (of a table of few rows) up to."""
+    """What a plan says: from, to, and 95 of 100 within."""
 
     least: float
     most: float
     within: float
-    few: float | None = None
 
     @classmethod
     def of(cls, text: str, what: str) -> Noise:
@@ -53,8 +52,7 @@ class Noise:
         )
         assert found is not None, text
         least, most, most_often = (number and float(number.replace(",", "")) for number in found.groups())
-        few = re.search(r"rows, by up to ([\d.]+)", text)
-        return cls(least, most or least, most_often, few and float(few[1]))
+        return cls(least, most or least, most_often)
 
 
 def shown(number: float) -> float:
@@ -142,25 +140,6 @@ def test_where_nothing_is_left_to_look_at_the_last_partition_takes_the_rest(con:
     told = Noise.of(text, "a measured part")
     steps = con.execute("SELECT count(*) FROM mwem.measurements WHERE purpose = 'round'").fetchall()[0][0]
     assert (steps, told.least) == (2, shown(typical(scale, kind))) and told.most > told.least
-
-
-@pytest.mark.parametrize("rows", [20, 4000])
-def test_a_table_of_few_rows(con: Connection, rows: int) -> None:
-    """The first partition of the second set takes more where n is small beside its noise, and how few rows that are
-    is said.
-    """
-    text, measured = release(con, rows, CELLS, "")
-    told = Noise.of(text, "a measured part")
-    limit = int(
-        re.search(
-            r"in a table of fewer than ([\d,]+) rows, "
-            r"by",
-            text,
-        )[1].replace(",", "")
-    )  # type: ignore[index]
-    assert 20 < limit < 4000 and told.few is not None and told.few > told.most
-    noise = shown(typical(measured[1][1], "pure"))
-    assert told.most < noise <= told.few if rows < limit else noise == told.most
 
 
 @pytest.mark.parametrize(
