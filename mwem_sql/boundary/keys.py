@@ -232,8 +232,9 @@ def has_plain_type(column: Column) -> bool:
 def _declared(con: duckdb.DuckDBPyConnection, name: Name, function: str) -> Iterator[ForeignKey]:
     """The rows of `mwem_keys` beside a relation, each checked against the catalog."""
     rows = _key_rows(con, Place(name.database, name.schema), (name,), function)
-    tables = catalog.schema_columns(con, name)
-    views = catalog.schema_columns(con, name, views=True) if rows else {}
+    if not rows:
+        return
+    tables, views = (catalog.schema_columns(con, name, views=views) for views in (False, True))
     named = {fold(text) for row in rows for text in (row[0], row[2])}
     beside = tables | {
         table: columns

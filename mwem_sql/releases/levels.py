@@ -172,8 +172,8 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         for place in reversed(places[1:]):
             parent = levels[place].parent
             assert parent is not None
-            asked = of_parent(levels, place, domains, questions[place], questions[parent])
-            questions[parent] += _fitting(domains[parent], questions[parent], list(asked), request.first, sandbox)
+            more = of_parent(levels, place, domains, questions[place], questions[parent])
+            questions[parent] += _fitting(domains[parent], questions[parent], list(more), request.first, sandbox)
         requests = [
             replace(
                 request.of(levels[place].table.name.quoted()),

@@ -117,7 +117,7 @@ def test_a_kernel_that_is_told_of_one_row(con: Connection) -> None:
 @pytest.fixture
 def more_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of the budget that add up to 40."""
-    monkeypatch.setattr(levels, "_parts", lambda requests, _: [Fraction(20)] * len(requests))
+    monkeypatch.setattr(levels, "Fraction", lambda *_: Fraction(20))
 
 
 @pytest.mark.usefixtures("more_than_all")

@@ -31,7 +31,7 @@ NOT_RUN = {
     "docs/regret.md": 1,
     "docs/scale.md": 1,
     "docs/scaling.md": 1,
-    "docs/tables.md": 1,
+    "docs/tables.md": 2,
     "docs/testing.md": 1,
 }
 """How many blocks of a page say that they are not run. One more has to be written here, too."""

@@ -76,7 +76,7 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
         con.execute("CREATE TABLE t (a BOOLEAN NOT NULL, b BOOLEAN NOT NULL, c BOOLEAN NOT NULL)")
         con.execute("INSERT INTO t SELECT i % 2 = 0, i % 3 = 0, i % 5 = 0 FROM range(9000) t(i)")
         con.execute("CREATE TABLE w AS FROM mwem_marginals('t', 2)")
-        con.execute("CALL mwem_release('t', w, 1.0, rounds := 3, seed := 1)")
+        con.execute("CALL mwem_release('t', w, 1.0, rounds := 6, seed := 1)")
         stored = store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
         steps = store.read_measurements(con.cursor(), stored)
     names, fits = page.fits(stored.state(), stored.classes, steps)

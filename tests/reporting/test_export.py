@@ -290,8 +290,8 @@ def test_tables_of_a_release_are_exported_together_a_file_for_each_and_one_card(
     person, visit = json.loads(Path(files[3]).read_text("utf-8"))["mwem_card"]["tables"]
     assert (person["table"], visit["table"]) == ("person_synthetic", "visit_synthetic")
     assert visit["keys"] == [
-        {"column": "vid", "key": "PRIMARY KEY", "refers_to": None},
-        {"column": "pid", "key": "FOREIGN KEY", "refers_to": ["person_synthetic", "pid"]},
+        {"columns": ["vid"], "key": "PRIMARY KEY", "refers_to": None},
+        {"columns": ["pid"], "key": "FOREIGN KEY", "refers_to": {"table": "person_synthetic", "columns": ["pid"]}},
     ]
     assert (person["rows_used"], visit["rows_used"][:20]) == (None, "at most 3 rows of ea")
     text = Path(files[2]).read_text("utf-8")
