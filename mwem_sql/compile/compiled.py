@@ -18,7 +18,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.workload import Query, Workload
 
-PART_OF_AVERAGE = 1 / 3
+PART_OF_AVERAGE = 1 / 5
 """The weight of each of the two queries that an average asks, beside 1 of a query that is asked as it is. Larger:
 averages are known better, sums and counts worse. `python benchmarks/floors.py --works sums averages`"""
 Cell = tuple[str | None, ...]
