@@ -2,8 +2,9 @@
 
 A root and up to three tables below it, at most two steps down, several below one. Keys are constraints, or rows of
 `mwem_keys`, and then some rows refer to rows that are not there. They are numbers, or texts that differ in their case
-only under a collation; with NULLs; of a table that refers by its own key; beside keys of two columns. A unit is a row
-of the root and all that leads to it, worked out here, in Python, from the rows alone. Some must be refused (`WRONG`).
+only under a collation; with NULLs; of a table that refers by its own key; beside keys of two columns; to a column that
+is not unique. A unit is a row of the root and all that leads to it, worked out here, in Python, from the rows alone.
+Some must be refused (`WRONG`).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Rows = dict[str, list[Row]]
 NAMES = ["person", "visit", "rx", "Home", "the bill", "größe"]
 NUMBERS, TEXTS = [None, 0, 1, 2, 3, 77], [None, "x", "y", "z", "w"]
 WRONG = [
-    "a key to the table itself", "two parents", "two paths", "a circle", "a key that is not kept unique",
-    "a table is left out", "a column called as the table below", "two roots",
+    "a key to the table itself", "two parents", "two paths", "a circle", "a table is left out",
+    "a column called as the table below", "two roots",
 ]  # fmt: skip
 DEEPEST = 3
 
@@ -131,6 +132,8 @@ def world(chance: random.Random) -> TreeWorld:
         _add_table(chance, made, name)
     made.named = chance.sample(names, len(names))
     _add_wrong(chance, made)
+    if not made.wrong and chance.random() < 0.1:
+        _add_loose(made, made.tables[names[-1]])
     if chance.random() < 0.2:  # what the root leads to is no part of a unit
         made.tables = {"town": Table(name="town", kind="INTEGER", columns=_columns("tid", "INTEGER"))} | made.tables
         made.tables["town"].unique.append(("PRIMARY KEY", ("tid",)))
@@ -190,6 +193,12 @@ def _add_key(made: TreeWorld, table: str, column: str, to: tuple[str, str, str],
     )
 
 
+def _add_loose(made: TreeWorld, table: Table) -> None:
+    """A key in the place of a table's own, to a column that nothing keeps unique: refused, or few rows are read."""
+    made.keys = [key for key in made.keys if key.table != table.name]
+    _add_key(made, table.name, "loose", (table.above[0], "a", "INTEGER"), is_constraint=False)
+
+
 def _add_wrong(chance: random.Random, made: TreeWorld) -> None:
     """What must be refused, if the tree has room for it."""
     names, wrong = list(made.tables), made.wrong
@@ -209,10 +218,6 @@ def _add_wrong(chance: random.Random, made: TreeWorld) -> None:
         _add_key(made, last.name, "did", ("doctor", "did", "INTEGER"), is_constraint=is_constraint)
     elif wrong == "a circle" and last.unique:
         _add_key(made, root.name, "last", (last.name, "id", last.kind), is_constraint=False)
-    elif wrong == "a key that is not kept unique":
-        parent = made.tables[last.above[0]]
-        made.keys = [key for key in made.keys if key.table != last.name]
-        _add_key(made, last.name, "loose", (parent.name, "a", "INTEGER"), is_constraint=False)
     elif wrong == "a table is left out" and any(map(made.below, names[1:])):
         made.named.remove(next(name for name in names[1:] if made.below(name)))
     elif wrong == "a column called as the table below":
