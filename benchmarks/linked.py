@@ -7,7 +7,8 @@
 scale 0.1); `households` are made here: 6,000 households of 1 to 7 persons, whose columns depend on their household's.
 The questions are counts of the rows of one table, with conditions on up to two columns of each table from it to the
 root, drawn once; bounds are so coarse that six columns of TPC-H together stay within what one question may have, ten
-million cells. `keys` is the share of the lowest table's synthetic rows whose keys lead to a row up to the root.
+million cells. `numbers` are counts of the root's rows to which so many rows lead, by a condition on one of its columns.
+`keys` is the share of the lowest table's synthetic rows whose keys lead to a row up to the root.
 The unit is a row of the root. Errors are means over the questions of a table, in parts of its rows:
 
     together     one release of all tables, at epsilon
@@ -35,6 +36,8 @@ import mwem_sql
 
 QUESTIONS = 1_000
 MOST_CONDITIONS = 2
+MOST_NUMBERS = 10
+OF_ALL = ("numbers", "numbers covered", "keys", "seconds")
 PRIORITIES = ("1-URGENT", "2-HIGH", "3-MEDIUM", "4-NOT SPECIFIED", "5-LOW")
 CALENDAR = "DATE '1992-01-01' AND DATE '1998-12-31'"
 
@@ -59,6 +62,16 @@ class Work:
     """The root's key, which `joins` have."""
     joins: Mapping[str, str]
     """By table, its rows with the columns of all tables above it and the unit, as a SELECT."""
+
+    @property
+    def with_numbers(self) -> str:
+        """The rows of the root, and how many rows of the next table lead to each, under that table's name."""
+        root, child = (level.name for level in self.levels[:2])
+        grouped = f"SELECT {self.unit}, count(*) AS number FROM ({self.joins[child]}) GROUP BY ALL"
+        return (
+            f"SELECT one.*, coalesce(number, 0) AS {child} FROM ({self.joins[root]}) AS one"
+            f" LEFT JOIN ({grouped}) USING ({self.unit})"
+        )
 
     def keys_kept(self, con: duckdb.DuckDBPyConnection) -> float:
         """Of the synthetic rows of the lowest table, the share that its keys join to a row of every table above."""
@@ -264,6 +277,15 @@ def counts(con: duckdb.DuckDBPyConnection, select: str, predicates: Sequence[str
     return np.array(out, dtype=float)
 
 
+def numbers(work: Work) -> list[str]:
+    """Rows of the root to which so many rows of the next table lead, by each of its columns."""
+    root, child = work.levels[:2]
+    draw = np.random.default_rng(6)
+    conditions = [condition(draw) for condition in root.conditions.values() for _ in range(3)]
+    most = min(child.rows, MOST_NUMBERS)
+    return [f"{child.name} >= {number} AND {text}" for text in conditions for number in range(1, most + 1)]
+
+
 class Truth:
     """The true counts of all questions, by table, and the rows of each."""
 
@@ -272,6 +294,8 @@ class Truth:
         places = range(len(work.levels))
         self.of = [np.array([k for k, each in enumerate(asked) if each.level == level]) for level in places]
         self.rows = [int(counts(con, work.joins[level.name], ["true"])[0]) for level in work.levels]
+        self.numbers = numbers(work)
+        self.true_numbers = counts(con, work.with_numbers, self.numbers)
         self.true = [
             counts(con, work.joins[level.name], [asked[k].predicate for k in numbers])
             for level, numbers in zip(work.levels, self.of, strict=True)
@@ -319,6 +343,10 @@ def together(con: duckdb.DuckDBPyConnection, truth: Truth, epsilon: float, seed:
         out[level.name] = truth.error(number, found["answer"])
         inside = (found["low"] - 1e-9 <= truth.true[number]) & (truth.true[number] <= found["high"] + 1e-9)
         out[f"{level.name} covered"] = float(inside.mean())
+    found = answered(con, f"{names[0]}_synthetic", truth.numbers)
+    out["numbers"] = float(np.abs(found["answer"] - truth.true_numbers).mean()) / truth.rows[0]
+    inside = (found["low"] - 1e-9 <= truth.true_numbers) & (truth.true_numbers <= found["high"] + 1e-9)
+    out["numbers covered"] = float(inside.mean())
     return out
 
 
@@ -404,11 +432,11 @@ def main() -> None:
             declare(con, work)
             truth = Truth(con, work, questions(work, options.questions))
             names = [level.name for level in work.levels]
-            rows(report.table([name, "epsilon", *names, *(f"{each} covered" for each in names), "keys", "seconds"], []))
+            rows(report.table([name, "epsilon", *names, *(f"{each} covered" for each in names), *OF_ALL], []))
             for epsilon in options.epsilons:
                 for way in options.ways:
                     runs = [WAYS[way](con, truth, epsilon, seed) for seed in range(options.runs)]
-                    figures = [*names, *(f"{each} covered" for each in names), "keys", "seconds"]
+                    figures = [*names, *(f"{each} covered" for each in names), *OF_ALL]
                     cells = []
                     for figure in figures:
                         spread = Spread.of(run[figure] for run in runs) if figure in runs[0] else None

@@ -9,8 +9,11 @@ import duckdb
 import pytest
 
 import mwem_sql
+from mwem_sql.boundary.levels import read_levels
+from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree
+from mwem_sql.releases.questions import columns_above, read_of
 from mwem_sql.workload import Query, Workload
 
 SETUP = """
@@ -100,3 +103,13 @@ def test_numbers_that_are_one_at_most(con: duckdb.DuckDBPyConnection) -> None:
     )  # fmt: skip
     tree = plan_tree(Session.of(con), request)
     assert tree.root.plan.compiled.domain["pass"].high == 1
+
+
+def test_columns_that_are_read_of_tables_above(con: duckdb.DuckDBPyConnection) -> None:
+    levels = read_levels(con, ["person", "visit", "drug"], Place("memory", "main"))
+    above = columns_above(levels, 2)
+    assert above["visit.home"] == (1, "home") and above["person.age"] == (0, "age")
+    queries = [[], [Query("home AND person.old", of="visit")], [Query("strong AND visit.home", of="drug")]]
+    workload = Workload(tuple(query for each in queries for query in each))
+    domains = [one.plan.compiled.domain for one in planned(con, *workload).levels]
+    assert read_of(levels, domains, queries) == [{"old"}, {"home"}, {"strong"}]
