@@ -189,15 +189,15 @@ class PostgreSQL:
         self._connection.close()
 
     def describe(self, parts: Sequence[str], function: str) -> Facts:
-        with self._asked(function) as snapshot:
+        with self._catalog_snapshot(function) as snapshot:
             return snapshot.describe(parts, function)
 
     def describe_all(self, names: Sequence[Sequence[str]], function: str) -> Linked:
-        with self._asked(function) as snapshot:
+        with self._catalog_snapshot(function) as snapshot:
             return snapshot.describe_all(names, function)
 
     @contextmanager
-    def _asked(self, function: str) -> Iterator[TransactionSnapshot]:
+    def _catalog_snapshot(self, function: str) -> Iterator[TransactionSnapshot]:
         """A snapshot whose catalog is asked; a refusal where the server does not answer."""
         try:
             with self.snapshot() as snapshot:
