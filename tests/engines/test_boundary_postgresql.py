@@ -626,9 +626,9 @@ def test_what_is_added_after_the_look_is_noticed(
     assert con.execute("SELECT status FROM mwem_ledger()").fetchall() == [("failed",)]
 
 
-def test_a_snapshot_is_of_one_relation(admin: Any, place: Any) -> None:
+def test_a_snapshot_is_of_the_relations_that_it_has_locked(admin: Any, place: Any) -> None:
     admin.execute("CREATE VIEW b.v AS SELECT x FROM b.t")
     with place.snapshot() as snapshot:
         assert snapshot.describe(["b", "t"], "test") == snapshot.describe(["B", "T"], "test")
-        with pytest.raises(ValueError, match="one relation"):
+        with pytest.raises(ValueError, match="certain relations"):
             snapshot.describe(["b", "v"], "test")
