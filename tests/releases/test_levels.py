@@ -7,21 +7,12 @@ from fractions import Fraction
 
 import duckdb
 import pytest
+from level_plans import SETUP, planned
 
 import mwem_sql
-from mwem_sql.boundary.levels import read_levels
-from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree
-from mwem_sql.releases.questions import columns_above, read_of
 from mwem_sql.workload import Query, Workload
-
-SETUP = """
-    CREATE TABLE person (pid INTEGER PRIMARY KEY, old BOOLEAN NOT NULL,
-        age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99));
-    CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid INTEGER REFERENCES person (pid), home BOOLEAN NOT NULL);
-    CREATE TABLE drug (vid INTEGER REFERENCES visit (vid), strong BOOLEAN NOT NULL)
-"""
 
 
 @pytest.fixture
@@ -29,32 +20,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with mwem_sql.connect() as con:
         con.execute(SETUP)
         yield con
-
-
-def planned(con: duckdb.DuckDBPyConnection, *queries: Query, delta: float = 0, **most: int) -> TreePlan:
-    options = {"rows_per_unit": most or 4, "delta": delta}
-    tables = ["person", "visit", "drug"]
-    return plan_tree(Session.of(con), TablesRequest.parse(tables, Workload(queries), 1, options))
-
-
-def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.DuckDBPyConnection) -> None:
-    """Together with how many rows lead there: all that its rows tell apart, for each column that they read."""
-    tree = planned(
-        con,
-        Query("home AND person.age >= 65", of="visit"),
-        Query("age < 18", of="visit"),
-        Query(group_by=("strong", "visit.home", "person.old"), of="drug"),
-    )
-    person, visit, drug = (one.request.workload for one in tree.levels)
-    assert len(drug) == 1
-    assert [query.label for query in visit] == [
-        "home AND person.age >= 65", "age < 18", "drug", "home, drug", "person.old, drug",
-    ]  # fmt: skip
-    assert {query.label: query.group_by for query in person} == {
-        "visit": ('"visit"',),
-        "age, visit": ('"age" >= 65, "age" < 18, "visit"',),
-        "old, visit": ('"old", "visit"',),
-    }
 
 
 def test_what_does_not_fit_is_not_asked_of_a_parent(con: duckdb.DuckDBPyConnection) -> None:
@@ -103,13 +68,3 @@ def test_numbers_that_are_one_at_most(con: duckdb.DuckDBPyConnection) -> None:
     )  # fmt: skip
     tree = plan_tree(Session.of(con), request)
     assert tree.root.plan.compiled.domain["pass"].high == 1
-
-
-def test_columns_that_are_read_of_tables_above(con: duckdb.DuckDBPyConnection) -> None:
-    levels = read_levels(con, ["person", "visit", "drug"], Place("memory", "main"))
-    above = columns_above(levels, 2)
-    assert above["visit.home"] == (1, "home") and above["person.age"] == (0, "age")
-    queries = [[], [Query("home AND person.old", of="visit")], [Query("strong AND visit.home", of="drug")]]
-    workload = Workload(tuple(query for each in queries for query in each))
-    domains = [one.plan.compiled.domain for one in planned(con, *workload).levels]
-    assert read_of(levels, domains, queries) == [{"old"}, {"home"}, {"strong"}]
