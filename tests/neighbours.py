@@ -24,6 +24,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 import mwem_sql
 from mwem_sql.algebra.arrays import Integers
@@ -530,3 +531,14 @@ def _literal(value: object) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "'nan'::DOUBLE"
     return "NULL" if value is None else repr(value).upper() if isinstance(value, (bool, int, float)) else f"'{value}'"
+
+
+def check_caught(broken: str, seeds: Sequence[int], ask: Callable[[int], object]) -> None:
+    """What a broken rule lets through is caught for one of some seeds."""
+    for number, seed in enumerate(seeds, start=1):
+        try:
+            ask(seed)
+        except AssertionError:
+            print(f"\n{broken}: caught in world {number}")
+            return
+    pytest.fail(f"{broken}: not caught")

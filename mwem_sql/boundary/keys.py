@@ -114,7 +114,7 @@ class Keys:
     def is_unique(self, table: Name, columns: Sequence[str], *, enforced: bool = False) -> bool:
         """Whether these are all columns of one key; `enforced`: of one that the engine itself keeps."""
         listed = self.unique_keys.get(table, ()) if enforced else self.unique(table)
-        return any(_same(columns, each) for each in listed)
+        return any(same_columns(columns, each) for each in listed)
 
     def is_public(self, table: Name) -> bool:
         return table in self.marks
@@ -165,7 +165,7 @@ class Keys:
         """
         out = {table: tuple(columns)} if self.is_unique(table, columns) else {}
         for key in self.foreign(table):
-            if _same(columns, key.columns):
+            if same_columns(columns, key.columns):
                 referred = {fold(one): other for one, other in zip(key.columns, key.refers_columns, strict=True)}
                 out[key.refers_to] = tuple(referred[fold(column)] for column in columns)
         return out
@@ -315,7 +315,8 @@ def _found(
     return table, [present[fold(column)] for column in columns]
 
 
-def _same(columns: Sequence[str], others: Sequence[str]) -> bool:
+def same_columns(columns: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two lists are of the same columns, in whatever order."""
     return sorted(map(fold, columns)) == sorted(map(fold, others))
 
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import duckdb
 from sqlglot import exp
 
-from mwem_sql.boundary.keys import ForeignKey, Keys, declaration, has_plain_type
+from mwem_sql.boundary.keys import ForeignKey, Keys, declaration, has_plain_type, same_columns
 from mwem_sql.boundary.members import KeyColumns, Member, members_of, refused
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.boundary.sources import Describes
@@ -188,9 +188,9 @@ def _level(
     listed, needed, declared = list[KeyColumns](), list[KeyColumns](), KeyColumns()
     to_it = [key.refers_columns for key in referred if key.refers_to == member.base]
     unique = keys.unique_keys.get(member.base, ())
-    others = list(dict.fromkeys(names for names in to_it if not any(_same(names, each) for each in unique)))
+    others = list(dict.fromkeys(names for names in to_it if not any(same_columns(names, each) for each in unique)))
     for names in (*unique, *others):
-        is_referred = any(_same(names, each) for each in to_it)
+        is_referred = any(same_columns(names, each) for each in to_it)
         columns = _shown(member, names) if is_referred else member.columns(names)
         if columns is None:
             continue
@@ -239,7 +239,9 @@ def _check_declared(member: Member, columns: KeyColumns, foreign: KeyColumns, ot
 
 def _ordered(keys: Keys, key: ForeignKey) -> ForeignKey:
     """A key with its columns in the order of those that it refers to."""
-    names = next((each for each in keys.unique(key.refers_to) if _same(each, key.refers_columns)), key.refers_columns)
+    names = next(
+        (each for each in keys.unique(key.refers_to) if same_columns(each, key.refers_columns)), key.refers_columns
+    )
     leading = {fold(other): one for one, other in zip(key.columns, key.refers_columns, strict=True)}
     return replace(key, columns=tuple(leading[fold(name)] for name in names), refers_columns=names)
 
@@ -252,10 +254,6 @@ def _shown(member: Member, names: Sequence[str]) -> KeyColumns:
         what = f"view ({member.name!r}) does not show ({listed}) of {member.base.table} unchanged, a key that joins it"
         raise refused(what, f"SELECT {listed} in it, too")
     return columns
-
-
-def _same(names: Sequence[str], others: Sequence[str]) -> bool:
-    return sorted(map(fold, names)) == sorted(map(fold, others))
 
 
 def _is_same_type(one: str, other: str) -> bool:

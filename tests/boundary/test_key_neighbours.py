@@ -14,7 +14,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 from key_worlds import KeyWorld, instance, neighbours, random_rows, world
-from neighbours import compared, look
+from neighbours import check_caught, compared, look
 
 from mwem_sql.boundary import relations, views
 from mwem_sql.boundary.keys import ForeignKey, Keys
@@ -83,13 +83,7 @@ def test_a_broken_rule_is_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -
     patch(monkeypatch)
     seeds = [seed for seed in range(20_000) if is_about(world(random.Random(seed)))]
     with instance() as con:
-        for seed in seeds[:40]:
-            try:
-                _world(con, seed, 3, Counter())
-            except AssertionError:
-                print(f"\n{broken}: caught in schema {seeds.index(seed) + 1}")
-                return
-    pytest.fail(f"{broken}: not caught")
+        check_caught(broken, seeds[:40], lambda seed: _world(con, seed, 3, Counter()))
 
 
 def _world(con: duckdb.DuckDBPyConnection, seed: int, each: int, met: Counter[str]) -> float:
