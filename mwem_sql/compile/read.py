@@ -33,6 +33,9 @@ _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case",
 # What closes which of the things that are open; AND closes BETWEEN.
 _CLOSES = {")": {"(", "arguments"}, "end": {"case"}}
 _JOINS = ("and", "or")
+# A list of columns as a workload's text has it.
+_NAME = re.compile(r'"((?:[^"]|"")*)"')
+_NAMES = re.compile(rf"{_NAME.pattern}(?:, {_NAME.pattern})*")
 _TAKEN = re.compile(r"mwem:|77[0-9]{9}")
 _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
@@ -56,7 +59,7 @@ class Reading:
 
 def read_workload(domain: Domain, workload: Workload) -> Reading:
     """Refuses what a workload may not say."""
-    workload = _with_lists_as_text(domain, workload)
+    workload = _with_names(domain, _with_lists_as_text(domain, workload))
     reader = Reader(domain.spelling, domain.table)
     texts = dict.fromkeys(query.measure for query in workload if query.measure is not None)
     measures = {text: read_measure(text, domain.spelling, domain.table) for text in texts}
@@ -109,6 +112,28 @@ def _with_lists_as_text(domain: Domain, workload: Workload) -> Workload:
             for query in workload
         )
     )
+
+
+def _with_names(domain: Domain, workload: Workload) -> Workload:
+    """The same rows; texts that list nothing but quoted columns are these names, which need no parser."""
+    lists = dict.fromkeys(query.group_by[0] for query in workload if query.group_by is not None and not query.verbatim)
+    names = {text: _names(domain, text) for text in lists if _NAMES.fullmatch(text)}
+    if not any(names.values()):
+        return workload
+    return Workload(
+        tuple(
+            query._replace(group_by=columns, verbatim=True, name=query.label)
+            if query.group_by is not None and not query.verbatim and (columns := names.get(query.group_by[0]))
+            else query
+            for query in workload
+        )
+    )
+
+
+def _names(domain: Domain, text: str) -> tuple[str, ...] | None:
+    """The names that a text lists; None if one is no column's."""
+    names = tuple([name.replace('""', '"') for name in _NAME.findall(text)])
+    return names if all(fold(name) in domain.spelling for name in names) else None
 
 
 def _item(domain: Domain, item: str) -> str:

@@ -126,8 +126,8 @@ class Answerer:
         compiled = self.compile(Workload((*workload, *bounded)), is_new=is_new)
         sums, queries = self._sums(compiled), compiled.queries[:count]
         context = [
-            (query.linear, answer, bounded[query.source])
-            for query, (answer, _) in zip(compiled.queries[count:], sums[count:], strict=True)
+            (query.linear, answer, bound)
+            for query, (answer, _), bound in zip(compiled.queries[count:], sums[count:], bounded.values(), strict=True)
         ]
         evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
         judge = Judge(evidence, miss, total, context)

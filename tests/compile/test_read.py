@@ -213,6 +213,21 @@ def test_what_was_read_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
+def test_a_text_of_quoted_columns_is_not_parsed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the list of these columns, under its own label; whatever else a text says is for the parser."""
+    parsed: list[str] = []
+    parse = predicate.parse_list
+    monkeypatch.setattr(predicate, "parse_list", lambda text, *rest: parsed.append(text) or parse(text, *rest))
+    texts = ['"s", "B"', '"s",  b', "s, b"]
+    queries = [Query(group_by=(text,), verbatim=False) for text in texts]
+    compiled = compile_workload(DOMAIN, Workload((*queries, Query(group_by=("s", "b")))), sandbox)
+    assert parsed == texts[1:]
+    assert [query.label for query in compiled.queries] == [*texts, "s, b"]
+    assert len({query.linear for query in compiled.queries}) == 1
+    with pytest.raises(PredicateError, match=r"reads the unknown column q\."):
+        compile_workload(DOMAIN, Workload((Query(group_by=('"s", "q"',), verbatim=False),)), sandbox)
+
+
 def test_one_shape_for_all_constants() -> None:
     found = [
         take_apart(f"age > {number} AND city = '{city}'") or [] for number, city in [(1, "a"), (22, "it''s"), (3.5, "")]
