@@ -19,10 +19,11 @@ from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import Level, level_rows, read_levels, unit_columns
+from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import MAX_VALUES
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import domains_alone, level_domains
+from mwem_sql.domains.levels import PublicTables, domains_alone, level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
@@ -34,6 +35,7 @@ from mwem_sql.errors import (
 )  # fmt: skip
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.calls import uncollected
+from mwem_sql.platform.catalog import split_name
 from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
@@ -56,13 +58,15 @@ MOST_TABLES: Final = 100
 class TablesRequest:
     """A checked request for several tables. `first` has what is common to all; its table is the first that was named.
 
-    `rows_per_unit` is the most rows of one unit that are used of each table, or by the folded name of a table.
+    `rows_per_unit` is the most rows of one unit that are used of each table, or by the folded name of a table. `public`
+    are the public tables that the call names.
     """
 
     tables: tuple[str, ...]
     first: Request
     unit: str | None
     rows_per_unit: int | Mapping[str, int]
+    public: PublicTables
 
     @classmethod
     def parse(
@@ -71,6 +75,7 @@ class TablesRequest:
         """Read the options of a call; a NULL is the default."""
         check_tables(named)
         given = {name: value for name, value in options.items() if value is not None}
+        public = {kind: public_tables(RELEASE, kind, given.pop(kind)) for kind in PUBLIC_TABLES if kind in given}
         for name, value in given.items():
             if name in OPTIONS and name not in COMMON and value != OPTIONS[name]:
                 what = f"option {name} ({value!r}) is for a release of one table"
@@ -86,11 +91,19 @@ class TablesRequest:
             )
         common = {name: value for name, value in given.items() if name in COMMON or name not in OPTIONS}
         first = Request.parse(named[0], workload, epsilon, common)
-        return cls(tables=tuple(map(str, named)), first=first, unit=unit, rows_per_unit=_rows_per_unit(most))
+        return cls(
+            tables=tuple(map(str, named)),
+            first=first,
+            unit=unit,
+            rows_per_unit=_rows_per_unit(most),
+            public=public,
+        )
 
     def of(self, text: str) -> Request:
-        """The same of one table."""
-        return replace(self.first, table=text)
+        """The same of one table, with its own public tables."""
+        name = fold(split_name(text)[-1])
+        domain, rules, known = (self.public.get(kind, {}).get(name) for kind in PUBLIC_TABLES)
+        return replace(self.first, table=text, domain=domain, rules=rules, known=known)
 
 
 def check_tables(named: Sequence[object]) -> None:
@@ -98,6 +111,15 @@ def check_tables(named: Sequence[object]) -> None:
     if not 2 <= len(named) <= MOST_TABLES or not all(isinstance(each, str) and each.strip() for each in named):
         what = f"tables ({named!r}) must be a list of 2 to {MOST_TABLES} names of tables"
         raise refuse(OptionError, RELEASE, what, "write ['person', 'visit']; or 'person' for one table")
+
+
+def public_tables(function: str, kind: str, given: object) -> dict[str, str]:
+    """The public tables of a kind that a call names, by the folded name of the private one."""
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
+        what = f"{kind} ({given!r}) is for one table"
+        hint = f"leave it out: each table has its own, <table>_{kind}; or name one by table, {{person: 'some_table'}}"
+        raise refuse(OptionError, function, what, hint)
+    return {fold(str(table)): str(name) for table, name in given.items()}
 
 
 def _rows_per_unit(given: object) -> int | dict[str, int]:
@@ -159,7 +181,7 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
-        alone = domains_alone(con, session.place, levels, sandbox)
+        alone = domains_alone(con, session.place, levels, sandbox, request.public)
         text = DIALECTS[levels[0].table.dialect].text
         rows = [level_rows(levels, place, numbers, text) for place in places]
         domains = level_domains(levels, alone, numbers)

@@ -19,9 +19,11 @@ import duckdb
 
 from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
+from mwem_sql.boundary.levels import read_levels
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.language.dialect import fold
 from mwem_sql.model.parents import Parents
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
@@ -148,8 +150,7 @@ def _fingerprint(
         (private.identity, reuse.fingerprint(con, session, request.of(text), private, output))
         for text, (private, output) in zip(request.tables, named, strict=True)
     )
-    most = request.rows_per_unit
-    numbers = most if isinstance(most, int) else dict(sorted(most.items()))
+    numbers = _numbers(con, session, request, [output for _, output in named])
     whole = json.dumps([[one.hash for _, one in each], numbers])
     content = json.loads(each[0][1].content)
     content |= {
@@ -157,6 +158,23 @@ def _fingerprint(
         "table": [json.loads(one.content)["table"] for _, one in each],
     }
     return RequestHash(hashlib.sha256(whole.encode()).hexdigest(), json.dumps(content, sort_keys=True))
+
+
+def _numbers(
+    con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, outputs: Sequence[Name]
+) -> dict[str, int]:
+    """How many rows of a unit are used of each table below the root, whether a call says it for all or one by one.
+
+    Which one is the root, a stored release says; the catalog where there is none.
+    """
+    most = request.rows_per_unit
+    if not isinstance(most, int):
+        return dict(sorted(most.items()))
+    newest = [store.stored(con, output, facts) for output in outputs for facts in store.releases_of(con, output)[:1]]
+    roots = [one.domain.table for one in newest if one.domain.link is not None and one.domain.link.parent is None]
+    root = fold(roots[0] if roots else read_levels(con, request.tables, session.place)[0].name)
+    names = [fold(catalog.split_name(text)[-1]) for text in request.tables]
+    return dict.fromkeys(sorted(name for name in names if name != root), most)
 
 
 def _stored(
