@@ -265,14 +265,12 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
         keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
         identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
     cap = ledger.cap
-    name, known_by = root.base.table, "" if unit.unit is None else unit.unit.id
+    name, known_by = root.base.table, ledger.unit_of_table(con)
     is_renamed = cap is not None and known_by and cap.unit_id == known_by
     if cap is not None and (cap.rows_per_unit is not None or (fold(cap.unit or "") != fold(name) and not is_renamed)):
         what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
         text = literal(root.base.text(session.place))
         hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
-        if unit.unit is None:  # nothing would follow it through renames
-            hint = "copy the rows into DuckDB tables with the keys, and have the curator set a cap for these tables"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 

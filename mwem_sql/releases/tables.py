@@ -232,8 +232,8 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
         account = tree.ledger.at(con).account
         if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
-        files = tree.root.level.table.files
-        return lambda: None if files is None else files.state()
+        files = [level.table.files for level in tree.tables]
+        return lambda: [each.state() for each in files if each is not None]
 
     return check
 

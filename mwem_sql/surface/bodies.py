@@ -30,6 +30,7 @@ from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, levels_rows, rule_rows, suggestion_rows, total_rows
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
@@ -336,6 +337,10 @@ def budget(call: Arguments) -> Rows:
             raise refuse(OptionError, function, what, "leave it out: each release says how many rows it uses")
         rows_per_unit = None
     elif given is not None:
+        if not relation.keeps_keys and fold(given) not in {fold(column.name) for column in relation.columns}:
+            what = f"unit ({given!r}) is not a column of {relation.name.table}"
+            hint = f"CALL mwem_budget({literal(given)}, epsilon, unit := {literal(given)})"
+            raise refuse(OptionError, function, what, f"a cap per row of a table is set on that table: {hint}")
         column = relation.origin(given, function)
         if column is None:
             what = f"unit ({given!r}) is computed by a view, so that a cap could not count by it"
