@@ -18,10 +18,9 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -57,7 +56,7 @@ _TYPES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkRelation:
-    """A relation with its files and all that reads them. `marks` are those that a table carries."""
+    """A relation with its files and all that reads them. `account` and `unit` are the marks that a table carries."""
 
     session: Any
     name: tuple[str, str]
@@ -66,7 +65,8 @@ class SparkRelation:
     schema: Any
     partitions: Sequence[str] = ()
     is_table: bool = False
-    marks: Mapping[Mark, str] = MappingProxyType({})
+    account: str | None = None
+    unit: str | None = None
 
     @classmethod
     def of(cls, session: Any, parts: Sequence[str]) -> SparkRelation:
@@ -120,7 +120,8 @@ class SparkRelation:
             schema=frame.schema,
             partitions=[fold(column) for column in info.get("partition_columns", [])],
             is_table=True,
-            marks={mark: carried[name] for mark, name in MARKS.items() if name in carried},
+            account=carried.get(MARKS["account"]),
+            unit=carried.get(MARKS["unit"]),
         )
         relation._check_folders(shown)
         if relation.files.listed:
@@ -144,9 +145,9 @@ class SparkRelation:
             keys=(*self.files.keys(), *names),
             declared={column.name: column for column in columns},
             definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)),
-            mark=self.marks.get("account"),
+            mark=self.account,
             base=self.name if self.is_table else (),
-            id=self.marks.get("unit", ""),
+            id=self.unit or "",
         )
 
     def show(self, source: str) -> None:
