@@ -41,7 +41,8 @@ def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: 
     """A row whose key another row has, too, is in no table."""
     spark.sql(
         """CREATE TABLE tree.person USING parquet AS
-           SELECT concat('p', id) AS pid, if(id % 2 = 0, 'F', 'M') AS sex FROM range(300) UNION ALL SELECT 'p7', 'F'"""
+           SELECT concat('p', id) AS pid, if(id % 2 = 0, 'F', 'M') AS sex, CAST(id % 100 AS INT) AS age FROM range(300)
+           UNION ALL SELECT 'p7', 'F', 1"""
     )
     spark.sql(
         """CREATE TABLE tree.visit USING parquet AS SELECT pid, n AS line, if(sex = 'F', 'a', 'b') AS kind
@@ -49,9 +50,11 @@ def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: 
     )
     con.execute(
         """INSERT INTO mwem_keys VALUES ('Visit', ['pid'], 'person', ['pid']);
-           CREATE TABLE person_domain AS SELECT 'sex' AS attribute, ['F', 'M'] AS "values";
+           CREATE TABLE person_domain AS SELECT * FROM (VALUES ('sex', ['F', 'M'], NULL, NULL), ('age', NULL, 0, 99))
+               t(attribute, "values", low, high);
            CREATE TABLE visit_domain AS SELECT 'kind' AS attribute, ['a', 'b'] AS "values";
-           CREATE TABLE workload AS SELECT 'visit' AS "of", ['kind', 'sex'] AS group_by"""
+           CREATE TABLE workload AS SELECT * FROM (VALUES ('visit', NULL, ['kind', 'sex']),
+               ('visit', 'age % 2 = 0', NULL)) t("of", predicate, group_by)"""  # of 101 intervals of a column above
     )
     mwem_sql.release(con, ["w.tree.visit", "w.tree.person"], "workload", 10**5, rows_per_unit=2)
     rows = "SELECT sex, kind, count(*) FROM visit_synthetic JOIN person_synthetic USING (pid) GROUP BY ALL ORDER BY ALL"
