@@ -184,6 +184,8 @@ class Outcome:
     """What the state sums to: the public constant, or the estimate from all measurements."""
     schedule: Schedule
     """The plan that n decided on."""
+    is_empty: bool = False
+    """Whether the estimate of the number of rows is nearer to 0 than to 1: a state sums to 1 at least all the same."""
     measurements: tuple[Measurement, ...]
     """In the order in which they were made."""
     details: Mapping[str, DetailRows] = field(default_factory=dict)

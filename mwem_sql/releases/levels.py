@@ -7,6 +7,7 @@ together with how many rows lead there: rows are drawn from the parent's answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -40,7 +41,7 @@ from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.draft import check_possible, draft_of
-from mwem_sql.releases.plan import Plan, Subject, check_room, plan_level
+from mwem_sql.releases.plan import MAX_UNCERTAINTY, Plan, Subject, check_room, plan_level, uncertainty
 from mwem_sql.releases.questions import by_level, columns_above, of_parent, plain, read_of
 from mwem_sql.releases.request import OPTIONS, Request, read_number
 from mwem_sql.scan.dialects import DIALECTS
@@ -160,6 +161,17 @@ class TreePlan:
         return self.levels[0]
 
     @property
+    def noise(self) -> float:
+        """How many rows of all tables are noise, by public numbers.
+
+        On how many units there are, and on how many of them have 0, 1, 2, ... rows below.
+        """
+        plan = self.root.plan
+        rows = [float(one.request.rows_per_unit) for one in self.levels[1:]]
+        of_rows = sum(math.sqrt(most * (most + 1) * (2 * most + 1) / 6) for most in rows)
+        return uncertainty(None, plan.schedule) * ((plan.problem.total is None) + of_rows)
+
+    @property
     def limit(self) -> Fraction:
         """What all tables take together, in epsilon or rho."""
         return sum((one.plan.schedule.limit for one in self.levels), Fraction(0))
@@ -220,7 +232,12 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)
         plans.append(LevelPlan(level=kept[place], request=requests[place], plan=plan))
-    return TreePlan(tables=levels, levels=tuple(plans), ledger=ledger)
+    tree = TreePlan(tables=levels, levels=tuple(plans), ledger=ledger)
+    if tree.noise > MAX_UNCERTAINTY:
+        what = f"epsilon ({float(request.first.budget.epsilon):g}) is so small, and rows_per_unit so large, that some"
+        hint = "raise epsilon, or lower rows_per_unit"
+        raise refuse(OptionError, RELEASE, f"{what} {tree.noise:,.0f} rows would be noise", hint)
+    return tree
 
 
 def _most(request: TablesRequest, levels: Sequence[Level]) -> dict[str, int]:

@@ -260,7 +260,7 @@ def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, 
         classes[name] = detail.weigh(groups, inside.labels, inside.rows, outcome.kinds.get(name))
     is_public = plan.problem.total is not None and rows is None  # of a table below others, these say the number
     if rows is None:
-        rows = request.rows or max(1, round(outcome.total))
+        rows = request.rows or (0 if outcome.is_empty else max(1, round(outcome.total)))
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
@@ -50,6 +50,9 @@ from mwem_sql.releases.run import (
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
+
+NOISY: Final = 0.5
+"""Of all rows: from how many on that are noise the summary says so. Larger: fewer are warned."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -322,6 +325,12 @@ def _protects(stored: Sequence[Stored]) -> str:
 
 def _warnings(tree: TreePlan, made: Sequence[Made]) -> Iterator[str]:
     """What to know of each table, after its name."""
+    rows = sum(one.rows for one in made)
+    if tree.noise > NOISY * max(1, rows):
+        yield (
+            f"numbers of rows are mostly noise: {rows:,} rows were made, and it may add or take some {tree.noise:,.0f};"
+            " a larger epsilon or smaller rows_per_unit helps"
+        )
     for one, result in zip(tree.levels, made, strict=True):
         for text in (one.plan.warning, *result.off, summary.rows_used_warning(result.facts)):
             if text:
