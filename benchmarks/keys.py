@@ -1,6 +1,6 @@
 """How long scans along keys take, of a view and of a release of several tables, beside an engine's own GROUP BY.
 
-python benchmarks/keys.py --rows 10_000_000 --parents 1_000_000 --runs 5 --engines duckdb,postgres
+python benchmarks/keys.py --rows 10_000_000 --parents 1_000_000 --runs 5 --engines views,duckdb,postgres,spark
 
 Runs take turns, and medians of processor time are compared, of client and server together: other work may share the
 machine. The public join has no unit. With a unit every scan ranks the rows of each, as it does in a flat table: that is
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -105,6 +106,7 @@ RANKED = """SELECT kind, sex, age, count(*) FROM (SELECT kind, sex, age, row_num
 HASHES = {
     "duckdb": "hash(pid, kind, sex, age), kind, sex, age",
     "postgres": "md5(concat(pid, ' ', kind, ' ', sex, ' ', age)), kind, sex, age",
+    "spark": "xxhash64(pid, kind, sex, age), kind, sex, age",
 }
 
 
@@ -175,6 +177,64 @@ def in_postgresql(rows: int, parents: int, runs: int) -> None:
         mwem_sql.detach(con, "pg")
 
 
+KEYS = """
+    CREATE TABLE mwem_keys (table_name VARCHAR, columns VARCHAR[], refers_to VARCHAR, refers_columns VARCHAR[]);
+    INSERT INTO mwem_keys VALUES ('visit', ['pid'], 'person', ['pid']);
+    CREATE TABLE person_domain AS SELECT * FROM (VALUES ('sex', ['F', 'M'], NULL, NULL), ('age', NULL, 0, 99))
+        t(attribute, "values", low, high);
+    CREATE TABLE visit_domain AS SELECT 'kind' AS attribute, 0 AS low, 4 AS high
+"""
+SPARK_ROWS = """
+    CREATE DATABASE tree;
+    CREATE TABLE tree.person USING parquet AS
+    SELECT CAST(id AS INT) AS pid, if(id % 3 = 0, 'F', 'M') AS sex, CAST(id * 7919 % 100 AS INT) AS age
+    FROM range({parents});
+    CREATE TABLE tree.visit USING parquet AS
+    SELECT CAST(id * 7919 % {parents} AS INT) AS pid, CAST(id % 5 AS INT) AS kind FROM range({rows})
+"""
+ONCE = """(SELECT pid, any_value(sex) AS sex, any_value(age) AS age FROM tree.person WHERE pid IS NOT NULL
+    GROUP BY pid HAVING count(*) = 1) person"""
+
+
+def in_spark(rows: int, parents: int, runs: int) -> None:
+    """Spark keeps no key: our statements ask that no other row has one, and Spark's own are shown with that, too."""
+    from mwem_sql.scan.engines.spark import Spark  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder, servers.spark(Path(folder)) as session, mwem_sql.connect() as con:
+        for statement in SPARK_ROWS.format(rows=rows, parents=parents).split(";"):
+            session.sql(statement)
+        con.execute(KEYS)
+        mwem_sql.attach(con, "s", session)
+        root = int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001
+        place = Where("spark", "", lambda text: session.sql(text).toArrow(), root)
+        engine = Spark.of_session(session, None)
+        with engine.snapshot() as snapshot:
+            snapshot.describe_all([["tree", "person"], ["tree", "visit"]], "benchmark")
+
+            def ours(text: str) -> object:
+                return list(snapshot.run(text, 1))
+
+            compare_levels(place, con, "s.tree.", runs, ours)
+            for name, texts in unique_too(con).items():
+                times = [
+                    (place.took(partial(ours, texts[0])), place.took(partial(place.bare, texts[1])))
+                    for _ in range(runs)
+                ]
+                show(f"{place.name}, {name}", times)
+        mwem_sql.detach(con, "s")
+
+
+def unique_too(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[str, str]]:
+    """Our scans beside Spark's own of the same rows: those whose key no other row has."""
+    root, ranked, joined = level_statements(con, "s.tree.")
+    own = [text.replace("tree.person", ONCE, 1) for text in (NUMBERS, JOINED, RANKED.format(hash=HASHES["spark"]))]
+    names = ("persons with numbers of visits", "visits with persons", "visits with persons, 5 of each")
+    return {
+        f"{name}, over the same of keys that are there once": pair
+        for name, pair in zip(names, zip((root, joined, ranked), own, strict=True), strict=True)
+    }
+
+
 def show(name: str, times: list[tuple[float, float]]) -> None:
     one, other = (statistics.median(side) for side in zip(*times, strict=True))
     ratios = sorted(a / b for a, b in times)
@@ -190,7 +250,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--engines", default="views,duckdb,postgres")
     given = parser.parse_args()
-    engines = {"views": in_views, "duckdb": in_duckdb, "postgres": in_postgresql}
+    engines = {"views": in_views, "duckdb": in_duckdb, "postgres": in_postgresql, "spark": in_spark}
     for name in given.engines.split(","):
         engines[name](given.rows, given.parents, given.runs)
 

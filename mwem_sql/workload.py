@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -197,11 +197,16 @@ class Workload:
         return cls(tuple(Query(predicate=" AND ".join(parts)) for parts in zip(*drawn, strict=True)))
 
     @classmethod
-    def parities(cls, domain: Domain, k: int, columns: Sequence[str] | None = None) -> Workload:
-        """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1."""
-        chosen = list(filter(_is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
+    def parities(
+        cls, domain: Domain, k: int, columns: Sequence[str] | None = None, needed: Container[str] | None = None
+    ) -> Workload:
+        """Parities of one to k attributes with two values each: the sum over rows of a product of +1 and -1.
+
+        With at least one of those that are `needed`, if some are.
+        """
+        chosen = list(filter(is_binary, domain)) if columns is None else _named(domain, columns, "mwem_parities")
         for attribute in chosen:
-            if not _is_binary(attribute):
+            if not is_binary(attribute):
                 raise refuse(
                     OptionError,
                     "mwem_parities",
@@ -215,6 +220,7 @@ class Workload:
                 Query(measure=" * ".join(signs[name] for name in names), name="parity of " + ", ".join(names))
                 for order in range(1, k + 1)
                 for names in itertools.combinations(signs, order)
+                if needed is None or any(name in needed for name in names)
             )
         )
 
@@ -415,7 +421,8 @@ def _named(domain: Domain, columns: Sequence[str], function: str) -> list[Attrib
     return [domain[name] for name in names]
 
 
-def _is_binary(attribute: Attribute) -> bool:
+def is_binary(attribute: Attribute) -> bool:
+    """Whether a parity may have an attribute: it has two values and nothing else."""
     return attribute.cells == 2 and not attribute.has_bins
 
 

@@ -39,9 +39,9 @@ rounds := NULL  How many queries are selected and measured. NULL: chosen by itse
 output := NULL  The name of the output; database.schema.table for another database. NULL: <table>_synthetic.
 rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/50 of the budget.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
-rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
-known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one. Of several tables: {person: ''r''}.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one. Of several tables: {person: ''k''}.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit. Of several tables: a number for all below the root, or one for each, {visit: 20}.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
@@ -104,9 +104,9 @@ rounds := NULL  How many queries are selected and measured. NULL: chosen by itse
 output := NULL  The name of the output; database.schema.table for another database. NULL: <table>_synthetic.
 rows := NULL  The rows of the output. NULL: as many as the noisy count says.
 total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/50 of the budget.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
-rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
-known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one. Of several tables: {person: ''r''}.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one. Of several tables: {person: ''k''}.
 unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
 rows_per_unit := NULL  How many rows of one person count. Needs unit. Of several tables: a number for all below the root, or one for each, {visit: 20}.
 start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
@@ -136,7 +136,7 @@ Example: FROM mwem_domain(''adult'')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK
 Cost: nothing
 
 private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
 
 -> attribute VARCHAR  The column.
 -> type VARCHAR  The column''s type.
@@ -169,15 +169,16 @@ COMMENT ON MACRO TABLE mwem_rules IS 'What is possible of several columns togeth
 Example: FROM mwem_rules(''adult'')  ->  age >= 15 OR marital = ''never'', [age, marital], CHECK, cells of the model are 0, NULL
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
-rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one. Of several tables: {person: ''r''}.
 
 -> rule VARCHAR  A condition that no row makes false, or what a column is computed by.
 -> attributes VARCHAR[]  The columns that it is about.
 -> declared VARCHAR  Where it is declared: CHECK, GENERATED or the rules table.
 -> holds VARCHAR  cells of the model are 0: as far as classes of a workload tell rows apart that break it. rows are drawn again: it joins too many values. computed: the column is not modelled.
--> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
+-> lacks VARCHAR  What is missing before it can hold; NULL: nothing.
+-> of VARCHAR  Which of several tables it is about; NULL for one.';
 
 CREATE OR REPLACE MACRO mwem_known(private_table, domain := NULL, known := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -195,15 +196,16 @@ COMMENT ON MACRO TABLE mwem_known IS 'Public totals: counts that somebody else h
 Example: FROM mwem_known(''votes'')  ->  "region" = ''North'', 1203, [region], table of public totals, NULL
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
-known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one. Of several tables: {person: ''k''}.
 
 -> predicate VARCHAR  Which rows are counted; NULL: all.
 -> rows BIGINT  How many there are; NULL: the totals do not say it.
 -> attributes VARCHAR[]  The columns that it is about.
 -> declared VARCHAR  table of public totals, or: follows from others.
--> lacks VARCHAR  What is missing before it can hold; NULL: nothing.';
+-> lacks VARCHAR  What is missing before it can hold; NULL: nothing.
+-> of VARCHAR  Which of several tables it is about; NULL for one.';
 
 CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -255,7 +257,7 @@ Cost: nothing
 
 private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
 k  How many columns are asked about together: 2 for all pairs.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
 
 -> predicate VARCHAR  The condition; NULL: all rows.
 -> measure VARCHAR  What is summed up; NULL: rows are counted.
@@ -284,7 +286,7 @@ private_table  The private table by its name, as text: ''adult'' or ''census.mai
 columns  A column, or several: ''age, hours'' or [''age'', ''hours''].
 count  How many ranges.
 seed := NULL  The same number makes the same ranges again.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
 
 -> predicate VARCHAR  The condition; NULL: all rows.
 -> measure VARCHAR  What is summed up; NULL: rows are counted.
@@ -309,10 +311,10 @@ COMMENT ON MACRO TABLE mwem_parities IS 'Workload rows: parities of one to k att
 Example: CREATE TABLE workload AS FROM mwem_parities(''votes'', 3)
 Cost: nothing
 
-private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit''].
 k  The most attributes in one parity.
 columns := NULL  The attributes to use. NULL: all that have two values.
-domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
 
 -> predicate VARCHAR  The condition; NULL: all rows.
 -> measure VARCHAR  What is summed up; NULL: rows are counted.

@@ -19,6 +19,7 @@ What rows are known by:
 | a DuckDB table | the mark in its comment, and those of all tables that keys connect with it | its name, and those of |
 |  |  | views above it; then those of the tables that keys connect with it |
 | a file, a DuckDB file without a ledger included | device and inode, and its real path | the name of the view |
+| views of files that `mwem_keys` connects | those of the files of all | the names of all |
 | a PostgreSQL table | the numbers of all leaves that it reads, and of their parents | their names |
 | a Spark table | the mark in its properties; its folder and files | its name |
 
@@ -32,6 +33,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
 
 import duckdb
 
@@ -54,6 +57,10 @@ class TableCarrier:
     """A DuckDB table that can be written. Comments carry marks: DuckDB keeps them through every ALTER and rename."""
 
     table: Name
+
+    @property
+    def name(self) -> str:
+        return self.table.table
 
     def account(self, con: duckdb.DuckDBPyConnection) -> str | None:
         """The account that the table carries."""
@@ -101,23 +108,58 @@ class SourceUnit:
 
 
 @dataclass(frozen=True)
+class FilesUnit:
+    """A table that is a unit and whose rows are files: a view of them, or a table of Spark, which carries a mark, too.
+
+    `leaves` are the strong keys of its own rows, as a journal has them of units.
+    """
+
+    leaves: tuple[tuple[Key, ...], ...]
+    relation: Relation
+
+    @classmethod
+    def of(cls, relation: Relation, leaves: Iterable[tuple[Key, ...]]) -> FilesUnit:
+        return cls(tuple(tuple(unit_key("files", each[0]) for each in leaf) for leaf in leaves), relation)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return _all(self.leaves)
+
+    def unit(self, _: duckdb.DuckDBPyConnection, column: str) -> str:  # noqa: ARG002
+        return self.relation.base_id
+
+    def carry_unit(self, _: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:  # noqa: ARG002
+        """Nothing is marked but a table of Spark: the journal has the keys."""
+        if self.relation.source is not None and not self.relation.base_id:
+            self.relation.source.engine.mark((self.relation.name.schema, self.relation.name.table), "unit", unit)
+        return True
+
+
+@dataclass(frozen=True)
 class SourceCarrier:
     """A relation of a source, as its engine has described it; the methods are those of a `TableCarrier`."""
 
     source: Source
     relation: Relation
 
+    @property
+    def name(self) -> str:
+        return self.relation.name.table
+
     def account(self, _: duckdb.DuckDBPyConnection) -> str | None:
         return self.relation.mark
 
     def carry(self, _: duckdb.DuckDBPyConnection, account: str) -> None:
-        self.source.engine.mark((self.relation.name.schema, self.relation.name.table), account)
+        self.source.engine.mark((self.relation.name.schema, self.relation.name.table), "account", account)
 
     def unit(self, _: duckdb.DuckDBPyConnection, column: str) -> str:
         return next((each.id for each in self.relation.declared.values() if each.name == column), "")
 
     def carry_unit(self, _: duckdb.DuckDBPyConnection, column: str, unit: str) -> bool:  # noqa: ARG002
         return False
+
+
+Carrier: TypeAlias = TableCarrier | SourceCarrier | SourceUnit | FilesUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +169,8 @@ class Identity:
     `leaves` has for every leaf that is read its strong keys: all that belong to an account must belong to the same.
     `names` are weak keys in tiers: the first tier with an account answers. `first_keys` are those of a new account.
     `connected` are the tables that keys connect with these rows: what they carry counts, too. Of these, `joined` are
-    read or lead to the unit: they carry the account from the first debit on. `unit` is the table that is the unit.
+    read or lead to the unit: they carry the account from the first debit on. `beside` are the names of views of files
+    that keys connect. `unit` is the table that is the unit.
     """
 
     table: Name
@@ -135,9 +178,10 @@ class Identity:
     names: tuple[tuple[Key, ...], ...] = ()
     first_keys: tuple[Key, ...] = ()
     carrier: TableCarrier | SourceCarrier | None = None
-    connected: tuple[TableCarrier, ...] = ()
+    connected: tuple[TableCarrier | SourceCarrier, ...] = ()
     joined: tuple[TableCarrier | SourceCarrier, ...] = ()
-    unit: UnitCarrier | SourceUnit | None = None
+    beside: tuple[str, ...] = ()
+    unit: UnitCarrier | SourceUnit | FilesUnit | None = None
 
     @property
     def strong(self) -> tuple[Key, ...]:
@@ -156,6 +200,11 @@ class Identity:
         """What carries the account from the first debit on."""
         return self.joined if self.carrier is None else (self.carrier, *self.joined)
 
+    @property
+    def connected_names(self) -> tuple[str, ...]:
+        """What keys connect with these rows, for people."""
+        return (*(carrier.name for carrier in self.connected), *self.beside)
+
     def marks(self, con: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """The accounts that the rows carry, and those that keys connect with them."""
         carried = (carrier.account(con) for carrier in (*self.carriers, *self.connected))
@@ -169,19 +218,34 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
         # Shown by its server's name and not by the alias, which is this session's.
         shown = Name(relation.source.engine.shown, table.schema, table.table)
         strong, weak = relation.keys[0], relation.keys[1:]
+        of_others = tuple(key for each in relation.beside for key in each.keys[0])
+        unit: SourceUnit | FilesUnit | None = None
+        if relation.unit is not None:
+            is_known = relation.source.engine.keeps_keys
+            unit = SourceUnit(relation.unit.id) if is_known else FilesUnit.of(relation, _leaves(strong))
         return Identity(
             table=shown,
-            leaves=_leaves(strong),
-            names=weak,
-            first_keys=_all(relation.keys),
+            leaves=(*_leaves(strong), *_leaves(of_others)),
+            names=(*weak, _all(tuple(tier for each in relation.beside for tier in each.keys[1:]))),
+            first_keys=(*_all(relation.keys), *of_others),
             carrier=SourceCarrier(relation.source, relation),
-            unit=None if relation.unit is None else SourceUnit(relation.unit.id),
+            connected=tuple(SourceCarrier(relation.source, each) for each in relation.beside),
+            unit=unit,
         )
     if relation.files is not None:
         # A file that was named in the place of a table has no view whose name could speak for it.
         views = tuple((_name(name),) for name in reversed(relation.names) if not isinstance(name, FileName))
-        leaves = tuple(keys_of(path) for path in relation.files.paths)
-        return Identity(table=table, leaves=leaves, names=views, first_keys=_all(leaves, *views[:1]))
+        own = [keys_of(path) for path in relation.files.paths]
+        others = (path for each in relation.beside if each.files for path in each.files.paths)
+        leaves = tuple(dict.fromkeys((*own, *map(keys_of, others))))
+        return Identity(
+            table=table,
+            leaves=leaves,
+            names=(*views, tuple(_name(each.name) for each in relation.beside)),
+            first_keys=_all(leaves, *views[:1]),
+            beside=tuple(each.name.table for each in relation.beside),
+            unit=None if relation.unit is None else FilesUnit.of(relation, own),
+        )
     database = databases[table.database]
     leaves = (keys_of(database.path),) if database.path else ()
     if database.read_only:
@@ -226,8 +290,9 @@ class Books:
         strong = _accounts(keys, identity.strong) | self.marks
         weak = (_accounts(keys, tier) for tier in identity.names)
         accounts = sorted(next((tier for tier in (strong, *weak) if tier), set()))
-        if len(accounts) > 1 and identity.connected:
-            names = ", ".join(carrier.table.table for carrier in identity.connected)
+        is_torn = any(len(_accounts(keys, leaf)) > 1 for leaf in identity.leaves)
+        if len(accounts) > 1 and identity.connected_names and not is_torn:
+            names = ", ".join(identity.connected_names)
             raise refuse(
                 BudgetError,
                 "ledger",
@@ -282,9 +347,12 @@ class Books:
 
 
 def moved_keys(journal: Journal, identity: Identity) -> dict[Key, str]:
-    """Of a file that was replaced, as the curator confirms, the path says whose rows it has, no longer the inode."""
+    """Of a file that was replaced, as the curator confirms, the path says whose rows it has, no longer the inode.
+
+    And whether they are units, and which.
+    """
     out: dict[Key, str] = {}
-    for leaf in identity.leaves:
+    for leaf in (*identity.leaves, *(identity.unit.leaves if isinstance(identity.unit, FilesUnit) else ())):
         present = [each for each in leaf if each in journal.keys]
         out |= {each: journal.keys[present[-1]] for each in present if journal.keys[each] != journal.keys[present[-1]]}
     return out
@@ -302,7 +370,7 @@ def _accounts(keys: Mapping[Key, str], some: Iterable[Key]) -> set[str]:
 def _leaves(keys: tuple[Key, ...]) -> tuple[tuple[Key, ...], ...]:
     """The keys of each leaf: a file has two, its inode and then its path."""
     starts = [k for k in range(len(keys)) if k == 0 or not is_inode(keys[k - 1])]
-    return tuple(keys[start:end] for start, end in zip(starts, [*starts[1:], len(keys)], strict=True))
+    return tuple(keys[start:end] for start, end in pairwise([*starts, len(keys)]))
 
 
 def _name(name: Name) -> Key:

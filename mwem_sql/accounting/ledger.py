@@ -17,11 +17,20 @@ from fractions import Fraction
 import duckdb
 
 from mwem_sql.accounting import journal
-from mwem_sql.accounting.accounts import Books, Identity, TableCarrier, identity_of, moved_keys, unit_key
+from mwem_sql.accounting.accounts import (
+    Books,
+    Carrier,
+    FilesUnit,
+    Identity,
+    TableCarrier,
+    identity_of,
+    moved_keys,
+    unit_key,
+)
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
 from mwem_sql.platform.catalog import Column, Database, Name, Place
@@ -297,7 +306,7 @@ class Ledger:
         carrier, account = self.identity.unit if is_table else self.identity.carrier, self.account
         if carrier is None:
             return ""
-        present = carrier.unit(con, column)
+        present = self._known_unit(con, carrier, column)
         if account is not None:
             same = self.journal.keys.get(unit_key(account, present))
             if same is not None:
@@ -309,11 +318,39 @@ class Ledger:
                 ids[fold(self.partition.name)] = self.partition.id
             before = ids.get(fold(column))
             if before and self.books.is_known_by_name_only(self.home, self.identity):
-                if not carrier.carry_unit(con, column, before):
+                if not self._carry_unit(con, carrier, column, before):
                     self._give_keys(con, {unit_key(account, present): before})
                 return before
         unit = present or uuid.uuid4().hex[:8]
+        if isinstance(carrier, FilesUnit):  # files may have been added
+            self._carry_unit(con, carrier, column, unit)
+            return unit
         return unit if present or carrier.carry_unit(con, column, unit) else ""
+
+    def unit_of_table(self, con: duckdb.DuckDBPyConnection) -> str:
+        """What the table that is the unit is known by; empty if nothing says it yet."""
+        return "" if self.identity.unit is None else self._known_unit(con, self.identity.unit, "")
+
+    def _known_unit(self, con: duckdb.DuckDBPyConnection, carrier: Carrier, column: str) -> str:
+        """What a unit is known by; of files, whatever marks and keys say."""
+        present = carrier.unit(con, column)
+        if not isinstance(carrier, FilesUnit):
+            return present
+        units = {self.journal.keys[each] for each in carrier.keys if each in self.journal.keys}
+        units |= {present} if present else set()
+        if len(units) > 1:
+            table = self.identity.table.table
+            what = f"table ({self.identity.table}) has files whose rows are units of {len(units)} tables"
+            hint = f"CALL mwem_budget({literal(table)}, epsilon, unit := {literal(table)})"
+            raise refuse(BudgetError, "ledger", what, f"if a file was replaced, the curator confirms it with {hint}")
+        return next(iter(units), "")
+
+    def _carry_unit(self, con: duckdb.DuckDBPyConnection, carrier: Carrier, column: str, unit: str) -> bool:
+        """Let a unit be known by `unit` from now on; false where that cannot be."""
+        if isinstance(carrier, FilesUnit):
+            fresh = [each for each in carrier.keys if each not in self.journal.keys]
+            self._give_keys(con, dict.fromkeys(fresh, unit))
+        return carrier.carry_unit(con, column, unit)
 
     def _open_account(self, con: duckdb.DuckDBPyConnection) -> str:
         """The account, opened if there is none, with the keys that are new to it; what can carry it does."""

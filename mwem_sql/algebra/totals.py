@@ -7,7 +7,7 @@ another; what partitions say together is for a fit (model/projection.py). Knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 import numpy as np
@@ -49,6 +49,10 @@ class CountedPartition:
     def values(self, total: float) -> Floats:
         """The rows of each cell in a table of so many."""
         return np.append(self.rows, max(0.0, total - self.rows.sum())) if self.rest else self.rows
+
+    def scaled(self, share: float) -> CountedPartition:
+        """The same of a table that has a share of the rows of each cell."""
+        return replace(self, rows=self.rows * share)
 
     @property
     def without_rest(self) -> LinearQuery:

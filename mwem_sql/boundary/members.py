@@ -62,29 +62,13 @@ def members_of(
     if source is not None:
         linked = (within or source.engine).describe_all([each[1] for each in elsewhere if each], RELEASE)
         keys = _keys_of_source(con, source, linked, place)
-        return _of_source(source, texts, linked, keys), keys
+        return _of_source(source, texts, linked, keys, is_planned=within is None), keys
     members = []
     for text in texts:
         table = relations.describe(con, text, place, RELEASE)
         members.append(Member(text=text, table=table, base=table.charged if table.files is None else table.name))
         _check_table(members[-1], members[0])
-    keys = Keys.of(con, members[0].base, RELEASE)
-    if members[0].table.files is not None:
-        members = [replace(member, table=_with_leading(con, member, members, keys, place)) for member in members]
-    return members, keys
-
-
-def _with_leading(
-    con: duckdb.DuckDBPyConnection, member: Member, members: Sequence[Member], keys: Keys, place: Place
-) -> Relation:
-    """A view of files, whose ledger keys are those of the files of all views that lead to it, too."""
-    described = {each.base: each.table for each in members}
-    paths: dict[str, None] = {}
-    for name in keys.leading(member.base):
-        table = described.get(name) or relations.describe(con, name.quoted(), place, RELEASE)
-        paths |= dict.fromkeys(() if table.files is None else table.files.paths)
-    assert member.table.files is not None
-    return replace(member.table, files=replace(member.table.files, paths=tuple(paths)))
+    return members, Keys.of(con, members[0].base, RELEASE)
 
 
 def _keys_of_source(con: duckdb.DuckDBPyConnection, source: Source, linked: Linked, place: Place) -> Keys:
@@ -103,13 +87,21 @@ def _keys_of_source(con: duckdb.DuckDBPyConnection, source: Source, linked: Link
     return Keys.declared(con, place, first, RELEASE)
 
 
-def _of_source(source: Source, texts: Sequence[str], linked: Linked, keys: Keys) -> list[Member]:
-    """Tables of a source. The ledger keys of each are those of all tables that lead to it, too."""
+def _of_source(source: Source, texts: Sequence[str], linked: Linked, keys: Keys, *, is_planned: bool) -> list[Member]:
+    """Tables of a source. The ledger keys of each are those of all tables that lead to it, too.
+
+    Where `mwem_keys` declares keys, those of all tables that they connect: looked up as it `is_planned`, and not again.
+    """
     members = []
     ids = {Name(source.alias, *table): key for table, key in linked.ids.items()}
     tables = [relations.of_source(source, facts) for facts in linked.facts]
+    described = {table.base: table for table in tables if table.base is not None}
     for text, table in zip(texts, tables, strict=True):
         assert table.base is not None  # of an engine that has keys
+        if not source.engine.keeps_keys:
+            beside = relations.beside_of_source(source, table.base, keys, described, RELEASE) if is_planned else ()
+            members.append(Member(text=text, table=replace(table, beside=beside), base=table.base))
+            continue
         leading = keys.leading(table.base)
         read = [each.keys for each in tables if each.base in leading]
         tiers = [dict.fromkeys(key for keys in tier for key in keys) for tier in zip_longest(*read, fillvalue=())]

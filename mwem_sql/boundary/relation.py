@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from mwem_sql.boundary.files import Files
+from mwem_sql.boundary.files import FileName, Files
 from mwem_sql.boundary.sides import ROW_ALIAS
 from mwem_sql.boundary.sources import Source
 from mwem_sql.errors import OptionError, did_you_mean, literal, refuse
@@ -81,7 +81,9 @@ class Relation:
     mark: str | None = field(default=None, compare=False)  # the account that it carries there
     definition: object = None
     base: Name | None = None  # the table of a source whose rows they are, where its engine tells, and what that is
-    base_id: str = ""  # known by through every rename
+    base_id: str = field(default="", compare=False)  # known by through every rename; a mark may be still to come
+    beside: tuple[Relation, ...] = field(default=(), compare=False)  # of files, and where an engine keeps no keys: all
+    # that keys connect with it
     joined: tuple[Joined, ...] = ()
     unit: KeyUnit | None = None
     keyed: dict[str, tuple[Name, ...]] = field(default_factory=dict)
@@ -118,17 +120,26 @@ class Relation:
         return tuple(dict.fromkeys((*self.names, *joined, *self.connected)))
 
     @property
+    def keeps_keys(self) -> bool:
+        """Whether its engine has constraints that say whose rows lead where; else it is `mwem_keys`."""
+        return self.files is None and (self.source is None or self.source.engine.keeps_keys)
+
+    @property
     def hidden(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.unit.columns) if self.unit is not None else ()
 
     def of_rows(self, text: str) -> Relation:
-        """The same with its own rows as units, and all that leads to them, if a text names its table of a source."""
+        """The same with its own rows as units, and all that leads to them, if a text names it and none of its columns.
+
+        A table of a source, or a view of files: elsewhere a table has them by its constraints.
+        """
+        table = self.base if self.files is None else self.name
         parts = [fold(part) for part in split_name(text)]
-        if self.base is None or not self.base_id:
+        if table is None or isinstance(table, FileName) or any(fold(each.name) == fold(text) for each in self.columns):
             return self
-        if [fold(self.base.database), *self.base.identity][-len(parts) :] != parts:
+        if [fold(table.database), *table.identity][-len(parts) :] != parts:
             return self
-        return replace(self, unit=KeyUnit(table=self.base, columns=(), path=(self.base,), id=self.base_id))
+        return replace(self, unit=KeyUnit(table=table, columns=(), path=(table,), id=self.base_id))
 
     def check_unit(self, unit: str | None, function: str) -> None:
         """Refuse a unit that does not have all rows of private tables which are in one row of the relation."""

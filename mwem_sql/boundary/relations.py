@@ -15,6 +15,7 @@ names are changed later. Reads the catalog and the schemas of files, never a row
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import duckdb
@@ -60,7 +61,11 @@ def describe(
     elsewhere = sources.named(con, text)
     if elsewhere is not None:
         source, parts = elsewhere
-        return of_source(source, (within or source.engine).describe(parts, function))
+        remote = of_source(source, (within or source.engine).describe(parts, function))
+        if within is not None or source.engine.keeps_keys or remote.base is None:
+            return remote
+        keys = Keys.declared(con, place, remote.base, function)
+        return replace(remote, beside=beside_of_source(source, remote.base, keys, {}, function))
     catalog.check_functions(con, function)
     name = catalog.find(con, text, place)
     relation = _file(con, text, place, function) if name is None else _describe(con, *name, function, DEEPEST)
@@ -79,10 +84,40 @@ def describe(
         table = catalog.find(con, unit, beside) or catalog.find(con, unit, place)
         if table is not None:
             relation = _describe(con, *name, function, DEEPEST, unit=table[0])
+    if relation.files is not None and name is not None:
+        relation = replace(relation, beside=_views_beside(con, relation, function))
     for column, reason in relation.odd.items():
         what = f"table ({relation.name.table!r}) has the generated column {column}, which {reason}"
         raise refuse(TableError, function, what, "release a view that leaves the column out, or make it a plain column")
     return relation
+
+
+def _views_beside(con: duckdb.DuckDBPyConnection, relation: Relation, function: str) -> tuple[Relation, ...]:
+    """The views of files that keys connect with one, by whatever of its names."""
+    names = dict.fromkeys(other for name in relation.names for other in Keys.of(con, name, function).tree(name))
+    out = []
+    for name in names:
+        found = None if name in relation.names else catalog.find(con, name.quoted(), Place(name.database, name.schema))
+        if found is not None and found[1]:
+            out.append(_describe(con, *found, function, DEEPEST))
+    return tuple(each for each in out if each.files is not None)
+
+
+def beside_of_source(
+    source: Source, table: Name, keys: Keys, described: Mapping[Name, Relation], function: str
+) -> tuple[Relation, ...]:
+    """The tables that keys connect with one of an engine that keeps none itself; some are described already.
+
+    What `mwem_keys` says of a table that is not there is about another place.
+    """
+    out = []
+    for name in keys.tree(table)[1:]:
+        other = described.get(name)
+        with suppress(TableError):
+            other = other or of_source(source, source.engine.describe((name.schema, name.table), function))
+        if other is not None:
+            out.append(other)
+    return tuple(out)
 
 
 def of_source(source: Source, facts: Facts) -> Relation:

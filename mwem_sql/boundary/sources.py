@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import duckdb
 from sqlglot import exp
@@ -73,6 +73,10 @@ class Linked:
     ids: Mapping[tuple[str, ...], Key] = field(default_factory=dict)
 
 
+Mark: TypeAlias = Literal["account", "unit"]
+"""What a relation may carry: the account of its rows, and what it is known by where its rows are units."""
+
+
 class Describes(Protocol):
     """What says what a relation is: an engine, or one snapshot of it."""
 
@@ -102,8 +106,13 @@ class Engine(Describes, Protocol):
     def shown(self) -> str: ...
     @property
     def schema(self) -> str: ...
-    def mark(self, parts: Sequence[str], account: str) -> None:
-        """Let a relation carry an account from now on, where names alone would not follow its rows; else do nothing."""
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether it has PRIMARY and FOREIGN KEY constraints; else `mwem_keys` declares keys."""
+        ...
+
+    def mark(self, parts: Sequence[str], mark: Mark, value: str) -> None:
+        """Let a relation carry a mark from now on, where names alone would not follow its rows; else do nothing."""
         ...
 
     def close(self) -> None: ...

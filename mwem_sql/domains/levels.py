@@ -8,23 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import duckdb
 
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above
+from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
-from mwem_sql.errors import RELEASE, DomainError, refuse
+from mwem_sql.errors import RELEASE, DomainError, OptionError, did_you_mean, refuse
+from mwem_sql.language.dialect import fold
 from mwem_sql.platform.catalog import Column, Place
 from mwem_sql.platform.sandbox import Sandbox
 
+PublicTables: TypeAlias = Mapping[str, Mapping[str, str]]
+"""By kind (domain, rules, known) and folded name of a private table, the public table that a call names for it."""
+
 
 def domains_alone(
-    con: duckdb.DuckDBPyConnection, place: Place, levels: Sequence[Level], sandbox: Sandbox
+    con: duckdb.DuckDBPyConnection, place: Place, levels: Sequence[Level], sandbox: Sandbox, given: PublicTables
 ) -> list[Domain]:
-    """The domain of each table by itself."""
-    domains = [read_domain(con, level.table, place, sandbox) for level in levels]
+    """The domain of each table by itself. `given` are the public tables that a call names, by kind and table."""
+    names = {fold(level.name): level.name for level in levels}
+    for kind, tables_named in given.items():
+        for table in tables_named:
+            if table not in names:
+                what = f"{kind} names {table!r}, which is not a table of this call"
+                hint = f"{did_you_mean(table, list(names.values()))}the tables are {', '.join(names.values())}"
+                raise refuse(OptionError, RELEASE, what, hint)
+    domains = []
+    for level in levels:
+        named, rules, totals = (given.get(kind, {}).get(fold(level.name)) for kind in PUBLIC_TABLES)
+        domains.append(read_domain(con, level.table, place, sandbox, domain=named, rules=rules, totals=totals))
     for level, domain in zip(levels, domains, strict=True):
         _check_alone(level, domain)
     return domains
@@ -37,9 +53,6 @@ def level_domains(levels: Sequence[Level], alone: Sequence[Domain], numbers: Map
 
 def _check_alone(level: Level, domain: Domain) -> None:
     """Refuse what a release of one table has, and several do not."""
-    if domain.totals:
-        what = f"table {level.name} has public totals, which are for a release of one table"
-        raise refuse(DomainError, RELEASE, what, "give their table another name while several tables are released")
     column = next((each.name for each in domain if each.discover), None)
     if column is not None:
         what = f"column {column} of {level.name} has values to discover, which is for a release of one table"

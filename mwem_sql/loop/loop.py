@@ -69,6 +69,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
     return Outcome(
         state=state,
         total=m.total(),
+        is_empty=m.is_empty(),
         schedule=schedule,
         measurements=tuple(m.measurements),
         details=rows,

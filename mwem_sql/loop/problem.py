@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import LinearQuery
@@ -21,13 +21,15 @@ from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.parents import Parents
-from mwem_sql.model.projection import project
+from mwem_sql.model.projection import MISTAKE, project
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
 
 TOTAL = LinearQuery(())
 
+TURNS: Final = 20
+"""In which public totals and what the rows above say are met in turns, at most; the rows above have the last word."""
 Part: TypeAlias = Literal["directly", "others", "most"]
 """The mean error of queries that were measured, and of all others; the cell error that most of these others do not
 exceed."""
@@ -85,7 +87,11 @@ class Problem:
     def beginnings(self, total: float) -> list[State]:
         """A_0 before anything is measured: with the start, if there is one, and without it."""
         if self.parents is not None:
-            return [self.parents.state(self.sizes, self.support)]
+            state = self.parents.state(self.sizes, self.support)
+            if self.totals.partitions:
+                state.rescale(max(total, self.parents.total))
+                project(state, self.totals.partitions)
+            return [state]
         states = [self.even(total)]
         if self.start is not None:
             states.insert(0, self.start.state(self.sizes, total, self.support))
@@ -101,8 +107,19 @@ class Problem:
         return state
 
     def settle(self, state: State) -> None:
-        """Let a state that is fitted say of the parents what their rows say."""
-        if self.parents is not None:
+        """Let a state that is fitted say of the parents what their rows say.
+
+        Public totals of the table's own columns are shares then: how many rows there are, the parents say.
+        """
+        if self.parents is None:
+            return
+        share = self.parents.total / state.total
+        counted = [each.scaled(share) for each in self.totals.partitions]
+        self.parents.agree(state, self.max_cells)
+        for _ in range(TURNS):
+            if project(state, counted, sweeps=0) <= MISTAKE:
+                return
+            project(state, counted)
             self.parents.agree(state, self.max_cells)
 
     def lines(
@@ -167,6 +184,8 @@ class Outcome:
     """What the state sums to: the public constant, or the estimate from all measurements."""
     schedule: Schedule
     """The plan that n decided on."""
+    is_empty: bool = False
+    """Whether the estimate of the number of rows is nearer to 0 than to 1: a state sums to 1 at least all the same."""
     measurements: tuple[Measurement, ...]
     """In the order in which they were made."""
     details: Mapping[str, DetailRows] = field(default_factory=dict)

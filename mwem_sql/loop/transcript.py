@@ -32,6 +32,8 @@ REST_SHARE = 0.05
 """Of n: what a histogram start keeps at least for the cells that it cannot tell from noise."""
 HALVINGS = 60
 """Of an interval: to the last bit, or nearly."""
+EMPTY = 0.5
+"""Rows: a table with fewer, by the estimate, is empty."""
 SAME = 1e-9
 """Totals that differ by a smaller share of n are the same."""
 SWEEPS, CLOSE, FALLS = 50, 1e-4, 0.9
@@ -228,14 +230,24 @@ class Transcript:
         """
         if self.public is not None:
             return self.public
+        estimate = self._estimate()
+        return max(1.0, self.totals.fewest, 1.0 if estimate is None else estimate)
+
+    def is_empty(self) -> bool:
+        """Whether the estimate of n is nearer to 0 than to 1."""
+        estimate = self._estimate()
+        return self.public is None and not self.totals.fewest and estimate is not None and estimate < EMPTY
+
+    def _estimate(self) -> float | None:
+        """The average of all that counts every record, each by its precision; None before there is any."""
         counts = [
             *self.counts,
             *((rows, 1 / variance) for rows, variance in (refinement.total() for refinement in self.refined.values())),
         ]
         if not counts:
-            return max(1.0, self.totals.fewest)
+            return None
         sums, precisions = zip(*counts, strict=True)
-        return max(1.0, self.totals.fewest, float(np.average(sums, weights=precisions)))
+        return float(np.average(sums, weights=precisions))
 
     def least_known(self) -> int:
         """The query with the largest variance, the first measured among equals; the total only if there is no other."""

@@ -7,6 +7,7 @@ together with how many rows lead there: rows are drawn from the parent's answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,10 +20,11 @@ from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import Level, level_rows, read_levels, unit_columns
+from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import MAX_VALUES
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import domains_alone, level_domains
+from mwem_sql.domains.levels import PublicTables, domains_alone, level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
@@ -34,11 +36,12 @@ from mwem_sql.errors import (
 )  # fmt: skip
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.calls import uncollected
+from mwem_sql.platform.catalog import split_name
 from mwem_sql.platform.metadata import key
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 from mwem_sql.releases.draft import check_possible, draft_of
-from mwem_sql.releases.plan import Plan, Subject, check_room, plan_level
+from mwem_sql.releases.plan import MAX_UNCERTAINTY, Plan, Subject, check_room, plan_level, uncertainty
 from mwem_sql.releases.questions import by_level, columns_above, of_parent, plain, read_of
 from mwem_sql.releases.request import OPTIONS, Request, read_number
 from mwem_sql.scan.dialects import DIALECTS
@@ -56,13 +59,15 @@ MOST_TABLES: Final = 100
 class TablesRequest:
     """A checked request for several tables. `first` has what is common to all; its table is the first that was named.
 
-    `rows_per_unit` is the most rows of one unit that are used of each table, or by the folded name of a table.
+    `rows_per_unit` is the most rows of one unit that are used of each table, or by the folded name of a table. `public`
+    are the public tables that the call names.
     """
 
     tables: tuple[str, ...]
     first: Request
     unit: str | None
     rows_per_unit: int | Mapping[str, int]
+    public: PublicTables
 
     @classmethod
     def parse(
@@ -71,6 +76,7 @@ class TablesRequest:
         """Read the options of a call; a NULL is the default."""
         check_tables(named)
         given = {name: value for name, value in options.items() if value is not None}
+        public = {kind: public_tables(RELEASE, kind, given.pop(kind)) for kind in PUBLIC_TABLES if kind in given}
         for name, value in given.items():
             if name in OPTIONS and name not in COMMON and value != OPTIONS[name]:
                 what = f"option {name} ({value!r}) is for a release of one table"
@@ -86,11 +92,19 @@ class TablesRequest:
             )
         common = {name: value for name, value in given.items() if name in COMMON or name not in OPTIONS}
         first = Request.parse(named[0], workload, epsilon, common)
-        return cls(tables=tuple(map(str, named)), first=first, unit=unit, rows_per_unit=_rows_per_unit(most))
+        return cls(
+            tables=tuple(map(str, named)),
+            first=first,
+            unit=unit,
+            rows_per_unit=_rows_per_unit(most),
+            public=public,
+        )
 
     def of(self, text: str) -> Request:
-        """The same of one table."""
-        return replace(self.first, table=text)
+        """The same of one table, with its own public tables."""
+        name = fold(split_name(text)[-1])
+        domain, rules, known = (self.public.get(kind, {}).get(name) for kind in PUBLIC_TABLES)
+        return replace(self.first, table=text, domain=domain, rules=rules, known=known)
 
 
 def check_tables(named: Sequence[object]) -> None:
@@ -98,6 +112,15 @@ def check_tables(named: Sequence[object]) -> None:
     if not 2 <= len(named) <= MOST_TABLES or not all(isinstance(each, str) and each.strip() for each in named):
         what = f"tables ({named!r}) must be a list of 2 to {MOST_TABLES} names of tables"
         raise refuse(OptionError, RELEASE, what, "write ['person', 'visit']; or 'person' for one table")
+
+
+def public_tables(function: str, kind: str, given: object) -> dict[str, str]:
+    """The public tables of a kind that a call names, by the folded name of the private one."""
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
+        what = f"{kind} ({given!r}) is for one table"
+        hint = f"leave it out: each table has its own, <table>_{kind}; or name one by table, {{person: 'some_table'}}"
+        raise refuse(OptionError, function, what, hint)
+    return {fold(str(table)): str(name) for table, name in given.items()}
 
 
 def _rows_per_unit(given: object) -> int | dict[str, int]:
@@ -138,6 +161,17 @@ class TreePlan:
         return self.levels[0]
 
     @property
+    def noise(self) -> float:
+        """How many rows of all tables are noise, by public numbers.
+
+        On how many units there are, and on how many of them have 0, 1, 2, ... rows below.
+        """
+        plan = self.root.plan
+        rows = [float(one.request.rows_per_unit) for one in self.levels[1:]]
+        of_rows = sum(math.sqrt(most * (most + 1) * (2 * most + 1) / 6) for most in rows)
+        return uncertainty(None, plan.schedule) * ((plan.problem.total is None) + of_rows)
+
+    @property
     def limit(self) -> Fraction:
         """What all tables take together, in epsilon or rho."""
         return sum((one.plan.schedule.limit for one in self.levels), Fraction(0))
@@ -159,7 +193,7 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
-        alone = domains_alone(con, session.place, levels, sandbox)
+        alone = domains_alone(con, session.place, levels, sandbox, request.public)
         text = DIALECTS[levels[0].table.dialect].text
         rows = [level_rows(levels, place, numbers, text) for place in places]
         domains = level_domains(levels, alone, numbers)
@@ -198,7 +232,12 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)
         plans.append(LevelPlan(level=kept[place], request=requests[place], plan=plan))
-    return TreePlan(tables=levels, levels=tuple(plans), ledger=ledger)
+    tree = TreePlan(tables=levels, levels=tuple(plans), ledger=ledger)
+    if tree.noise > MAX_UNCERTAINTY:
+        what = f"epsilon ({float(request.first.budget.epsilon):g}) is so small, and rows_per_unit so large, that some"
+        hint = "raise epsilon, or lower rows_per_unit"
+        raise refuse(OptionError, RELEASE, f"{what} {tree.noise:,.0f} rows would be noise", hint)
+    return tree
 
 
 def _most(request: TablesRequest, levels: Sequence[Level]) -> dict[str, int]:
@@ -243,14 +282,12 @@ def ledger_of(con: duckdb.DuckDBPyConnection, session: Session, levels: Sequence
         keys = (*identity.first_keys, *(key("", name.schema, name.table) for name in others))
         identity = replace(identity, joined=tuple(map(TableCarrier, others)), first_keys=keys)
     cap = ledger.cap
-    name, known_by = root.base.table, "" if unit.unit is None else unit.unit.id
+    name, known_by = root.base.table, ledger.unit_of_table(con)
     is_renamed = cap is not None and known_by and cap.unit_id == known_by
     if cap is not None and (cap.rows_per_unit is not None or (fold(cap.unit or "") != fold(name) and not is_renamed)):
         what = f"the cap on {name} is for {cap.protects}, and a release of several tables protects one {name}"
         text = literal(root.base.text(session.place))
         hint = f"have the curator decide: CALL mwem_budget({text}, epsilon, unit := {literal(name)})"
-        if unit.unit is None:  # nothing would follow it through renames
-            hint = "copy the rows into DuckDB tables with the keys, and have the curator set a cap for these tables"
         raise refuse(BudgetError, RELEASE, f"{what} and all rows that lead to it", hint)
     return replace(ledger, identity=identity).at(con)
 

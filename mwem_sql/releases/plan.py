@@ -354,6 +354,12 @@ def check_room(request: Request, compiled: Compiled) -> None:
         )
 
 
+def uncertainty(total: float | None, schedule: Schedule) -> float:
+    """The noise on the number of rows, in rows; none where the `total` is public."""
+    share = schedule.share("total") or schedule.share("first") or schedule.typical
+    return 0.0 if total is not None else schedule.composition.scale(share)
+
+
 def _check_rows(request: Request, schedule: Schedule, subject: Subject) -> None:
     """Whether the default number of rows, the noisy n, will be one that can be written."""
     if request.rows is not None:
@@ -361,8 +367,7 @@ def _check_rows(request: Request, schedule: Schedule, subject: Subject) -> None:
     if request.total is not None and request.total > MAX_ROWS:
         what = f"total ({request.total:g}) is more than {MAX_ROWS:,} rows"
         raise refuse(OptionError, RELEASE, what, "give rows := 1000000, or another number")
-    share = schedule.share("total") or schedule.share("first") or schedule.typical
-    if request.total is None and schedule.composition.scale(share) > MAX_UNCERTAINTY:
+    if uncertainty(request.total, schedule) > MAX_UNCERTAINTY:
         what = f"epsilon ({float(request.budget.epsilon):g}) is so small that the number of rows would be noise"
         hint = "raise epsilon" if subject.part < 1 else "give rows := 1000, or another number; or raise epsilon"
         raise refuse(OptionError, RELEASE, what, hint)

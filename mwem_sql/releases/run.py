@@ -258,8 +258,9 @@ def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, 
     for name, inside in outcome.details.items():
         detail, groups = plan.problem.details[name], outcome.state.partitions[name]
         classes[name] = detail.weigh(groups, inside.labels, inside.rows, outcome.kinds.get(name))
+    is_public = plan.problem.total is not None and rows is None  # of a table below others, these say the number
     if rows is None:
-        rows = request.rows or max(1, round(outcome.total))
+        rows = request.rows or (0 if outcome.is_empty else max(1, round(outcome.total)))
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {
@@ -274,7 +275,7 @@ def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, 
         "attributes": len(compiled.classes),
         "cells": state.cells,
         "total": outcome.total,
-        "total_is_public": plan.problem.total is not None,
+        "total_is_public": is_public,
         "unit": request.unit,
         "rows_per_unit": request.rows_per_unit,
         "private": request.seed is None,

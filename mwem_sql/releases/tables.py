@@ -13,15 +13,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 
 from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
+from mwem_sql.boundary.levels import read_levels
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.language.dialect import fold
 from mwem_sql.model.parents import Parents
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
@@ -48,6 +50,9 @@ from mwem_sql.releases.run import (
 from mwem_sql.releases.store import Stored
 from mwem_sql.scan import execution
 from mwem_sql.scan.engines.protocol import Snapshot
+
+NOISY: Final = 0.5
+"""Of all rows: from how many on that are noise the summary says so. Larger: fewer are warned."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,8 +153,7 @@ def _fingerprint(
         (private.identity, reuse.fingerprint(con, session, request.of(text), private, output))
         for text, (private, output) in zip(request.tables, named, strict=True)
     )
-    most = request.rows_per_unit
-    numbers = most if isinstance(most, int) else dict(sorted(most.items()))
+    numbers = _numbers(con, session, request, [output for _, output in named])
     whole = json.dumps([[one.hash for _, one in each], numbers])
     content = json.loads(each[0][1].content)
     content |= {
@@ -157,6 +161,23 @@ def _fingerprint(
         "table": [json.loads(one.content)["table"] for _, one in each],
     }
     return RequestHash(hashlib.sha256(whole.encode()).hexdigest(), json.dumps(content, sort_keys=True))
+
+
+def _numbers(
+    con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, outputs: Sequence[Name]
+) -> dict[str, int]:
+    """How many rows of a unit are used of each table below the root, whether a call says it for all or one by one.
+
+    Which one is the root, a stored release says; the catalog where there is none.
+    """
+    most = request.rows_per_unit
+    if not isinstance(most, int):
+        return dict(sorted(most.items()))
+    newest = [store.stored(con, output, facts) for output in outputs for facts in store.releases_of(con, output)[:1]]
+    roots = [one.domain.table for one in newest if one.domain.link is not None and one.domain.link.parent is None]
+    root = fold(roots[0] if roots else read_levels(con, request.tables, session.place)[0].name)
+    names = [fold(catalog.split_name(text)[-1]) for text in request.tables]
+    return dict.fromkeys(sorted(name for name in names if name != root), most)
 
 
 def _stored(
@@ -214,8 +235,8 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
         account = tree.ledger.at(con).account
         if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
-        files = tree.root.level.table.files
-        return lambda: None if files is None else files.state()
+        files = [level.table.files for level in tree.tables]
+        return lambda: [each.state() for each in files if each is not None]
 
     return check
 
@@ -304,6 +325,12 @@ def _protects(stored: Sequence[Stored]) -> str:
 
 def _warnings(tree: TreePlan, made: Sequence[Made]) -> Iterator[str]:
     """What to know of each table, after its name."""
+    rows = sum(one.rows for one in made)
+    if tree.noise > NOISY * max(1, rows):
+        yield (
+            f"numbers of rows are mostly noise: {rows:,} rows were made, and it may add or take some {tree.noise:,.0f};"
+            " a larger epsilon or smaller rows_per_unit helps"
+        )
     for one, result in zip(tree.levels, made, strict=True):
         for text in (one.plan.warning, *result.off, summary.rows_used_warning(result.facts)):
             if text:

@@ -181,6 +181,8 @@ def _propensity(true: Sequence[_FieldValues], synthetic: Sequence[_FieldValues])
 
     features = np.concatenate([_features(true), _features(synthetic)])
     labels = np.repeat([0, 1], [len(true[0].codes), len(synthetic[0].codes)])
+    if not labels.any() or labels.all():  # one of the tables is empty
+        return Score(name="pMSE", value=None, note="one of the tables has no rows")
     share = float(labels.mean())
     chance = LogisticRegression(max_iter=1000).fit(features, labels).predict_proba(features)[:, 1]
     note = (

@@ -8,10 +8,10 @@ are the documentation here, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import pyarrow as pa
 from sqlglot import exp
@@ -35,6 +35,8 @@ from mwem_sql.surface.register import register
 from mwem_sql.workload import Workload
 
 Result = TypeVar("Result")
+PublicTable: TypeAlias = str | Mapping[str, str] | None
+"""The name of a public table; of several tables one by the name of a private one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -124,15 +126,19 @@ def plan(con: object, table: str | Sequence[str], workload: WorkloadLike, epsilo
     return _table("mwem_plan", locals())
 
 
-def domain(con: object, table: str | Sequence[str], *, domain: str | None = None) -> pa.Table:
+def domain(con: object, table: str | Sequence[str], *, domain: PublicTable = None) -> pa.Table:
     return _table("mwem_domain", locals())
 
 
-def known(con: object, table: str, *, domain: str | None = None, known: str | None = None) -> pa.Table:
+def known(
+    con: object, table: str | Sequence[str], *, domain: PublicTable = None, known: PublicTable = None
+) -> pa.Table:
     return _table("mwem_known", locals())
 
 
-def rules(con: object, table: str, *, domain: str | None = None, rules: str | None = None) -> pa.Table:
+def rules(
+    con: object, table: str | Sequence[str], *, domain: PublicTable = None, rules: PublicTable = None
+) -> pa.Table:
     return _table("mwem_rules", locals())
 
 
@@ -140,20 +146,21 @@ def suggest_domain(con: object, table: str) -> pa.Table:
     return _table("mwem_suggest_domain", locals())
 
 
-def marginals(con: object, table: str | Sequence[str], k: int, *, domain: str | None = None) -> pa.Table:
+def marginals(con: object, table: str | Sequence[str], k: int, *, domain: PublicTable = None) -> pa.Table:
     return _table("mwem_marginals", locals())
 
 
 def ranges(
     con: object, table: str | Sequence[str], columns: str | Sequence[str], count: int, *, seed: int | None = None,
-    domain: str | None = None,
+    domain: PublicTable = None,
 ) -> pa.Table:  # fmt: skip
     return _table("mwem_ranges", locals())
 
 
 def parities(
-    con: object, table: str, k: int, *, columns: str | Sequence[str] | None = None, domain: str | None = None
-) -> pa.Table:
+    con: object, table: str | Sequence[str], k: int, *, columns: str | Sequence[str] | None = None,
+    domain: PublicTable = None,
+) -> pa.Table:  # fmt: skip
     return _table("mwem_parities", locals())
 
 

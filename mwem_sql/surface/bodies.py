@@ -8,7 +8,7 @@ cannot be. Must not do the work: a body calls the room that does. Must not know 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,14 @@ from mwem_sql.accounting.partitions import balance_rows, partition_column
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.keys import Keys
 from mwem_sql.boundary.levels import Level
-from mwem_sql.boundary.public import check_public
+from mwem_sql.boundary.public import PUBLIC_TABLES, check_public
 from mwem_sql.domains.domain import Domain, read_domain
 from mwem_sql.errors import MwemError, OptionError, OutputError, TableError, WorkloadError, literal, refuse, spoken_by
 from mwem_sql.explain import compare as comparison
 from mwem_sql.explain.explain import plan_rows
 from mwem_sql.explain.suggest import domain_rows, levels_rows, rule_rows, suggestion_rows, total_rows
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.language.dialect import fold
 from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
@@ -38,7 +39,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import builders, store, withdrawal
 from mwem_sql.releases import quantile as quantiles
-from mwem_sql.releases.levels import TablesRequest
+from mwem_sql.releases.levels import TablesRequest, public_tables
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.releases.tables import joined_tables, summary_row
@@ -175,10 +176,9 @@ def _levels(call: Arguments) -> tuple[Sequence[Level], list[Domain]] | None:
     """A list of tables that keys join, and what can be asked of each; None where one table is named."""
     if not isinstance(call["private_table"], list):
         return None
-    if call["domain"] is not None:
-        what = f"domain ({call['domain']!r}) is for one table"
-        raise refuse(OptionError, call.function, what, "leave it out: each table has its own, <table>_domain")
-    return builders.levels_of(call.session, call["private_table"], call.function)
+    given = {kind: call.values.get(kind) for kind in PUBLIC_TABLES}
+    public = {kind: public_tables(call.function, kind, value) for kind, value in given.items() if value is not None}
+    return builders.levels_of(call.session, call["private_table"], call.function, public)
 
 
 def domain(call: Arguments) -> Rows:
@@ -187,15 +187,22 @@ def domain(call: Arguments) -> Rows:
 
 
 def rules(call: Arguments) -> Rows:
-    public, _ = _domain(call)
-    with Sandbox(call.session.settings) as sandbox:
-        return list(rule_rows(public, sandbox))
+    return list(_of_domains(call, rule_rows))
 
 
 def known(call: Arguments) -> Rows:
-    public, _ = _domain(call)
+    return list(_of_domains(call, total_rows))
+
+
+def _of_domains(call: Arguments, rows: Callable[[Domain, Sandbox], Rows]) -> Iterator[dict[str, Any]]:
+    """Rows about the domain of a table; or of each of several, with its name."""
+    several = _levels(call)
     with Sandbox(call.session.settings) as sandbox:
-        return list(total_rows(public, sandbox))
+        if several is None:
+            yield from rows(_domain(call)[0], sandbox)
+            return
+        for domain in several[1]:
+            yield from ({**row, "of": domain.table} for row in rows(domain, sandbox))
 
 
 def suggest_domain(call: Arguments) -> Rows:
@@ -222,7 +229,10 @@ def ranges(call: Arguments) -> Rows:
 
 
 def parities(call: Arguments) -> Rows:
-    return _rows_of(Workload.parities(_domain(call)[0], call.number("k"), call.names("columns")))
+    order, columns, several = call.number("k"), call.names("columns"), _levels(call)
+    if several is not None:
+        return _rows_of(builders.parities(several[1], order, columns))
+    return _rows_of(Workload.parities(_domain(call)[0], order, columns))
 
 
 def answer(call: Arguments) -> Rows:
@@ -327,6 +337,10 @@ def budget(call: Arguments) -> Rows:
             raise refuse(OptionError, function, what, "leave it out: each release says how many rows it uses")
         rows_per_unit = None
     elif given is not None:
+        if not relation.keeps_keys and fold(given) not in {fold(column.name) for column in relation.columns}:
+            what = f"unit ({given!r}) is not a column of {relation.name.table}"
+            hint = f"CALL mwem_budget({literal(given)}, epsilon, unit := {literal(given)})"
+            raise refuse(OptionError, function, what, f"a cap per row of a table is set on that table: {hint}")
         column = relation.origin(given, function)
         if column is None:
             what = f"unit ({given!r}) is computed by a view, so that a cap could not count by it"

@@ -184,10 +184,12 @@ JOINED_TABLES = Parameter("private_table", None, VALUE, f"{TABLE.words} Or a lis
                                                         "'visit'].")
 WORKLOAD = Parameter("workload", None, VALUE, "The questions: a table or view, by its bare name. In Python also a "
                                               "frame or a Workload.")
-DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one.")
-RULES_TABLE = Parameter("rules", "NULL", VALUE, "The name of a rules table. NULL: <table>_rules, if there is one.")
+DOMAIN_TABLE = Parameter("domain", "NULL", VALUE, "The name of a domain table. NULL: <table>_domain, if there is one. "
+                                              "Of several tables: a name for each that has another, {person: 'd'}.")
+RULES_TABLE = Parameter("rules", "NULL", VALUE, "The name of a rules table. NULL: <table>_rules, if there is one. Of "
+                                            "several tables: {person: 'r'}.")
 KNOWN_TABLE = Parameter("known", "NULL", VALUE, "The name of a table of public totals. NULL: <table>_known, if "
-                                                "there is one.")
+                                            "there is one. Of several tables: {person: 'k'}.")
 OUTPUT = Parameter("output", None, TEXT, "The output of a release by its name, as text: 'adult_synthetic'.")
 CONFIDENCE_LEVEL = Parameter("confidence", "0.95", TEXT, "How often the true answer is to be between low and high: "
                                                          "above 0 and below 1.")
@@ -308,6 +310,7 @@ RULE = (
                                      "apart that break it. rows are drawn again: it joins too many values. "
                                      "computed: the column is not modelled."),
     ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
+    ResultColumn("of", "VARCHAR", "Which of several tables it is about; NULL for one."),
 )
 PUBLIC_TOTAL = (
     ResultColumn("predicate", "VARCHAR", "Which rows are counted; NULL: all."),
@@ -315,6 +318,7 @@ PUBLIC_TOTAL = (
     ResultColumn("attributes", "VARCHAR[]", "The columns that it is about."),
     ResultColumn("declared", "VARCHAR", "table of public totals, or: follows from others."),
     ResultColumn("lacks", "VARCHAR", "What is missing before it can hold; NULL: nothing."),
+    ResultColumn("of", "VARCHAR", "Which of several tables it is about; NULL for one."),
 )
 FILE = (
     ResultColumn("file", "VARCHAR", "What was written."),

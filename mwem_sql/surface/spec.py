@@ -78,7 +78,7 @@ _DECLARATIONS = (
                 "table. No synthetic row breaks one, and none takes any budget. Reads no private row.",
         example="FROM mwem_rules('adult')  ->  age >= 15 OR marital = 'never', [age, marital], CHECK, cells of the "
                 "model are 0, NULL",
-        parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.RULES_TABLE),
+        parameters=(shared.JOINED_TABLES, shared.DOMAIN_TABLE, shared.RULES_TABLE),
         columns=shared.RULE,
     ),
     SqlFunction(
@@ -86,7 +86,7 @@ _DECLARATIONS = (
         purpose="Public totals: counts that somebody else has published, and the number of rows if it follows from "
                 "them. A release agrees with them exactly, and none takes any budget. Reads no private row.",
         example="FROM mwem_known('votes')  ->  \"region\" = 'North', 1203, [region], table of public totals, NULL",
-        parameters=(shared.TABLE, shared.DOMAIN_TABLE, shared.KNOWN_TABLE),
+        parameters=(shared.JOINED_TABLES, shared.DOMAIN_TABLE, shared.KNOWN_TABLE),
         columns=shared.PUBLIC_TOTAL,
     ),
     SqlFunction(
@@ -142,7 +142,7 @@ _DECLARATIONS = (
         purpose="Workload rows: parities of one to k attributes that have two values each.",
         example="CREATE TABLE workload AS FROM mwem_parities('votes', 3)",
         parameters=(
-            shared.TABLE,
+            shared.JOINED_TABLES,
             Parameter("k", None, VALUE, "The most attributes in one parity."),
             Parameter("columns", "NULL", JSON, "The attributes to use. NULL: all that have two values."),
             shared.DOMAIN_TABLE,

@@ -60,7 +60,7 @@ def identities(address: str, folder: Path) -> dict[str, Any]:
             refused.append(str(error))
     for name, account in (("a", "aaaa"), ("b", "bbbb")):
         session.sql(f"CREATE TABLE {name} (age INT) USING parquet").collect()
-        engine.mark(["default", name], account)
+        engine.mark(["default", name], "account", account)
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         session.sql(f"ALTER TABLE {old} RENAME TO {new}").collect()
     for name, value in (

@@ -360,7 +360,7 @@ def test_a_table_keeps_its_account_through_renames(engine: Spark, spark: Any) ->
     for name, account in (("left_one", "aaaa"), ("right_one", "bbbb")):
         spark.sql(f"CREATE TABLE {name} USING parquet AS SELECT 1 AS age")
         assert engine.describe(["default", name], "test").mark is None
-        engine.mark(["default", name], account)
+        engine.mark(["default", name], "account", account)
         before[name] = engine.describe(["default", name], "test")
         assert before[name].mark == account
     for old, new in (("left_one", "between"), ("right_one", "left_one"), ("between", "right_one")):
@@ -396,14 +396,14 @@ def test_swapped_tables_are_charged_to_their_own_accounts(con: duckdb.DuckDBPyCo
 
 
 def test_a_table_that_cannot_be_marked_is_refused(engine: Spark, spark: Any, files: Path) -> None:
-    engine.mark(["parquet", str(files)], "cccc")  # there is no table
+    engine.mark(["parquet", str(files)], "account", "cccc")  # there is no table
     with pytest.raises(
         TableError, match=r"table \(default.no_such\) cannot be marked.*SET TBLPROPERTIES \('mwem.account'='dddd'\)"
     ):
-        engine.mark(["default", "no_such"], "dddd")
+        engine.mark(["default", "no_such"], "account", "dddd")
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW no_such AS SELECT 1")
     with pytest.raises(TableError, match="cannot be marked"):
-        engine.mark(["no_such"], "dddd")
+        engine.mark(["no_such"], "account", "dddd")
 
 
 def test_a_column_is_known_by_its_name(engine: Spark, spark: Any, tmp_path: Path) -> None:

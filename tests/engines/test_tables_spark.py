@@ -41,7 +41,8 @@ def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: 
     """A row whose key another row has, too, is in no table."""
     spark.sql(
         """CREATE TABLE tree.person USING parquet AS
-           SELECT concat('p', id) AS pid, if(id % 2 = 0, 'F', 'M') AS sex FROM range(300) UNION ALL SELECT 'p7', 'F'"""
+           SELECT concat('p', id) AS pid, if(id % 2 = 0, 'F', 'M') AS sex, CAST(id % 100 AS INT) AS age FROM range(300)
+           UNION ALL SELECT 'p7', 'F', 1"""
     )
     spark.sql(
         """CREATE TABLE tree.visit USING parquet AS SELECT pid, n AS line, if(sex = 'F', 'a', 'b') AS kind
@@ -49,9 +50,11 @@ def test_tables_that_join(con: duckdb.DuckDBPyConnection, spark: Any, tmp_path: 
     )
     con.execute(
         """INSERT INTO mwem_keys VALUES ('Visit', ['pid'], 'person', ['pid']);
-           CREATE TABLE person_domain AS SELECT 'sex' AS attribute, ['F', 'M'] AS "values";
+           CREATE TABLE person_domain AS SELECT * FROM (VALUES ('sex', ['F', 'M'], NULL, NULL), ('age', NULL, 0, 99))
+               t(attribute, "values", low, high);
            CREATE TABLE visit_domain AS SELECT 'kind' AS attribute, ['a', 'b'] AS "values";
-           CREATE TABLE workload AS SELECT 'visit' AS "of", ['kind', 'sex'] AS group_by"""
+           CREATE TABLE workload AS SELECT * FROM (VALUES ('visit', NULL, ['kind', 'sex']),
+               ('visit', 'age % 2 = 0', NULL)) t("of", predicate, group_by)"""  # of 101 intervals of a column above
     )
     mwem_sql.release(con, ["w.tree.visit", "w.tree.person"], "workload", 10**5, rows_per_unit=2)
     rows = "SELECT sex, kind, count(*) FROM visit_synthetic JOIN person_synthetic USING (pid) GROUP BY ALL ORDER BY ALL"
@@ -95,3 +98,50 @@ def test_neighbours_of_trees(con: duckdb.DuckDBPyConnection, spark: Any, worlds:
         reached = max(reached, compare(made, [rows, *neighbours(made, rows)], see, met, (seed, made)))
     print(f"\n{worlds} trees: {dict(met)}; answers move by at most {reached:.3f} of what is allowed")
     assert met["released"] >= worlds
+
+
+def test_a_cap_is_that_of_all_tables_that_lead_to_a_unit(con: duckdb.DuckDBPyConnection, spark: Any) -> None:
+    """Whatever a call names, however tables are renamed, rewritten or made anew."""
+    for statement in (
+        "CREATE TABLE tree.person (pid INT, sex STRING) USING parquet",
+        "CREATE TABLE tree.visit (pid INT, line INT, kind STRING) USING parquet",
+        "CREATE TABLE tree.drug (pid INT, line INT, strong BOOLEAN) USING parquet",
+        "INSERT INTO tree.person VALUES (1, 'F'), (2, 'M')",
+        "INSERT INTO tree.visit VALUES (1, 1, 'a')",
+        "INSERT INTO tree.drug VALUES (1, 1, true)",
+    ):
+        spark.sql(statement)
+    con.execute(
+        """INSERT INTO mwem_keys VALUES ('visit', ['pid'], 'person', ['pid']),
+               ('drug', ['pid', 'line'], 'visit', ['pid', 'line']), ('gone', ['x'], 'person', ['x']);
+           CREATE TABLE visit_domain AS SELECT 'kind' AS attribute, ['a', 'b'] AS "values";
+           CREATE TABLE workload AS SELECT 'visit' AS "of", ['kind'] AS group_by"""
+    )
+
+    def release(epsilon: float, *tables: str) -> None:
+        named = [f"w.tree.{table}" for table in tables or ("visit", "person")]
+        mwem_sql.release(con, named, "workload", epsilon, rows_per_unit=2, version=str(epsilon))
+
+    (cap,) = mwem_sql.budget(con, "w.tree.person", 3, unit="person").to_pylist()
+    assert (cap["unit"], cap["rows_per_unit"]) == ("person", None)
+    release(1)
+    with pytest.raises(mwem_sql.MwemError, match="2 of 3 is left"):
+        release(2.5)
+    # A table that no call has named is of the same account.
+    with pytest.raises(mwem_sql.MwemError, match=r"protects one row cannot be counted under the cap on drug"):
+        mwem_sql.release(con, "w.tree.drug", mwem_sql.Workload.from_predicates(["strong"]), 0.1)
+    cure = r"CALL mwem_budget\('person', epsilon, unit := 'person'\)"
+    with pytest.raises(mwem_sql.MwemError, match=f"is not a column of visit.*{cure}"):
+        mwem_sql.budget(con, "w.tree.visit", 3, unit="person")
+    spark.sql("INSERT OVERWRITE tree.person VALUES (1, 'F'), (2, 'M'), (3, 'F')")
+    spark.sql("ALTER TABLE tree.person RENAME TO tree.human")
+    con.execute("UPDATE mwem_keys SET refers_to = 'human' WHERE refers_to = 'person'")
+    with pytest.raises(mwem_sql.MwemError, match="2 of 3 is left"):
+        release(2.25, "human", "visit")
+    release(1.5, "human", "visit")
+    # Made anew under its name: the name decides, of the account and of the unit.
+    spark.sql("DROP TABLE tree.human")
+    spark.sql("CREATE TABLE tree.human USING parquet AS SELECT 1 AS pid, 'F' AS sex")
+    with pytest.raises(mwem_sql.MwemError, match=r"0.5 of 3 is left"):
+        release(0.75, "human", "visit")
+    assert [row["epsilon"] for row in mwem_sql.ledger(con).to_pylist() if row["action"] == "mwem_release"] == [1, 1.5]

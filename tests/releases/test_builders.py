@@ -100,3 +100,71 @@ def test_the_domain_of_several_tables_lists_columns_keys_and_numbers(con: duckdb
     assert (found["visit.day"]["low"], found["visit.day"]["high"], found["visit.day"]["lacks"]) == ("1", "31", None)
     assert found["visit.pid"]["lacks"].startswith("it is a key") and found["person.note"]["lacks"].startswith("values")
     assert found["person.visit"]["declared"] == "rows of visit, up to rows_per_unit of the release"
+
+
+def test_parities_have_a_column_of_the_table_itself(con: duckdb.DuckDBPyConnection) -> None:
+    """Those above alone are asked about in their own table; numbers of rows below have no two values."""
+
+    def names(*arguments: object, **options: object) -> list[tuple[str, str]]:
+        rows = mwem_sql.parities(con, ["drug", "visit", "person"], *arguments, **options).to_pylist()  # type: ignore[arg-type]
+        return [(row["of"], row["name"].removeprefix("parity of ")) for row in rows]
+
+    con.execute("ALTER TABLE drug ADD COLUMN strong BOOLEAN DEFAULT true; ALTER TABLE drug ALTER strong SET NOT NULL")
+    above = ["person.sex", "visit.away"]
+    assert names(2) == [
+        ("person", "sex"), ("visit", "away"), ("visit", "away, person.sex"),
+        ("drug", "strong"), *(("drug", f"strong, {name}") for name in above),
+    ]  # fmt: skip
+    assert len(names(3)) == len(names(2)) + 1
+    # Of a table that has none of the columns itself, those above it.
+    assert names(2, columns=["sex", "away"]) == [
+        ("person", "sex"), ("visit", "away"), ("visit", "person.sex, away"),
+        ("drug", "person.sex"), ("drug", "visit.away"), ("drug", "person.sex, visit.away"),
+    ]  # fmt: skip
+    for columns, why in (
+        (["nothing"], r"column \('nothing'\) is not a column with a domain of one of the tables"),
+        (["vid"], r"column \('vid'\) is not a column with a domain"),
+        (["day"], r"attribute day has 31 values or bins"),
+    ):
+        with pytest.raises(OptionError, match=f"mwem_parities: {why}"):
+            names(1, columns=columns)
+    with pytest.raises(OptionError, match=r"order \(4\) must be from 1 to 3, the number of attributes with two values"):
+        names(4)
+
+
+def test_the_release_of_parities_runs(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        "UPDATE visit SET away = pid % 3 = 0; CREATE TABLE workload AS FROM mwem_parities(['person', 'visit'], 2)"
+    )
+    person, visit = mwem_sql.release(con, ["person", "visit"], "workload", 10**6, rows_per_unit=2)
+    sums = mwem_sql.answer(con, visit.output, mwem_sql.parities(con, ["person", "visit"], 2).slice(1)).to_pylist()
+    # Of 120 visits 40 are away, those of women.
+    assert [round(row["answer"]) for row in sums] == [40, -120] and person.rows == 60
+
+
+def test_rules_and_totals_are_of_each_table(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        """CREATE TABLE visit_rules AS SELECT 'away OR day > 0' AS rule;
+           CREATE TABLE others AS SELECT 'day < 40' AS rule;
+           CREATE TABLE person_known AS SELECT 'F' AS sex, 20 AS rows"""
+    )
+    tables = ["visit", "person"]
+    for kind, of, listed in (
+        (mwem_sql.rules, "visit", ['"away" OR "day" > 0']),
+        (mwem_sql.known, "person", ["\"sex\" = 'F'", None]),
+    ):
+        rows = kind(con, tables).to_pylist()
+        assert [row["of"] for row in rows] == [of] * len(listed)
+        name = "rule" if kind is mwem_sql.rules else "predicate"
+        assert [row[name] for row in rows] == listed
+        in_sql = con.sql(f"FROM mwem_{kind.__name__}(['visit', 'person'])").to_arrow_table()
+        assert in_sql.to_pylist() == rows
+        assert [row["of"] for row in kind(con, of).to_pylist()] == [None] * len(listed)
+    for rules in ({"visit": "others"}, {"VISIT": "main.others"}):
+        assert [row["rule"] for row in mwem_sql.rules(con, tables, rules=rules).to_pylist()] == ['"day" < 40']
+    found = con.sql("SELECT rule FROM mwem_rules(['visit', 'person'], rules := {visit: 'others'})").fetchall()
+    assert found == [('"day" < 40',)]
+    with pytest.raises(OptionError, match=r"rules names 'visits', which is not a table of this call.*did you mean"):
+        mwem_sql.rules(con, tables, rules={"visits": "others"})
+    with pytest.raises(OptionError, match=r"mwem_rules: rules \('others'\) is for one table. Hint: leave it out"):
+        mwem_sql.rules(con, tables, rules="others")

@@ -316,3 +316,37 @@ def test_files_that_are_written_meanwhile(
     monkeypatch.setattr(InstanceSnapshot, "run", after_a_write)
     with pytest.raises(mwem_sql.MwemError, match="replaced or written to while they were read"):
         mwem_sql.release(con, ["stay", "patient"], "stays", 1, rows_per_unit=6)
+
+
+def test_rows_per_unit_for_all_and_by_table_are_one_request(con: duckdb.DuckDBPyConnection) -> None:
+    """Whatever says how many rows are used of each table, once stored and before it is; also when tables are gone."""
+
+    def again(tables: list[str], most: object, **options: Any) -> list[bool]:
+        made = mwem_sql.release(con, tables, "workload", 1, rows_per_unit=most, **options)
+        return [one.reused for one in made]
+
+    by_name = {"DRUG": 4, "visit": "4"}
+    assert again(TABLES, 4) == [False] * 3
+    assert again(TABLES, by_name) == again(["drug", "person", "main.visit"], 4.0) == [True] * 3
+    with pytest.raises(mwem_sql.OutputError, match=r"another request.*rows_per_unit \(.*drug: 4.*now .*drug: 5"):
+        again(TABLES, {"visit": 4, "drug": 5})
+    with pytest.raises(mwem_sql.OutputError, match="another request"):
+        again(TABLES, 5)
+    assert again(TABLES, by_name, version="2") == [False] * 3 and again(TABLES, 4, version="2") == [True] * 3
+    con.execute("DROP TABLE drug; DROP TABLE visit; DROP TABLE person")
+    assert again(TABLES, by_name, version="2") == again(TABLES, 4) == again(TABLES, 4, version="2") == [True] * 3
+    assert mwem_sql.ledger(con).num_rows == 2
+
+
+def test_a_request_that_failed_is_the_same_by_both_spellings(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise duckdb.IOException("broken")
+
+    monkeypatch.setattr(Kernel, "certify", broken)
+    with pytest.raises(duckdb.Error):
+        mwem_sql.release(con, TABLES, "workload", 1, rows_per_unit=4)
+    monkeypatch.undo()
+    with pytest.raises(mwem_sql.BudgetError, match="did not come to its end"):
+        mwem_sql.release(con, TABLES, "workload", 1, rows_per_unit={"visit": 4, "drug": 4})

@@ -43,8 +43,9 @@ class SparkDialect(Dialect):
         texts = [scale.text(tick) if scale.family == "decimal" else json.dumps(tick) for tick in starts[1:]]
         later = _array(texts, kind)
         powers = [2**bit for bit in reversed(range(len(starts).bit_length()))]
-        # Names inside a lambda hide columns, so theirs are longer than that of the column in it.
-        prefix = "".join(column.name for column in value.find_all(exp.Column))
+        # Names inside a lambda hide columns, so theirs are longer than that of the column in it. Spark takes one with a
+        # dot for a field, even in quotes.
+        prefix = "".join(column.name for column in value.find_all(exp.Column)).replace(".", "_")
         rank, step = (exp.column(f"{prefix}_{name}", quoted=True) for name in ("place", "step"))
         further = exp.Add(this=rank, expression=step)
         # The start number p + s is at index p + s - 1; beyond the last it is NULL, and the test is not true.

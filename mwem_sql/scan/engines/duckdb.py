@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.files import keys_of
-from mwem_sql.boundary.sources import Facts, Linked
+from mwem_sql.boundary.sources import Facts, Linked, Mark
 from mwem_sql.errors import BudgetError, TableError, literal, refuse, spoken_by
 from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import calls
@@ -88,6 +88,7 @@ class DuckDBFile:
     """A DuckDB file as another instance: read-only, without external access, with nothing of the caller's instance."""
 
     kind = "duckdb"
+    keeps_keys = True
     dialect = "duckdb"
     schema = "main"
 
@@ -106,7 +107,7 @@ class DuckDBFile:
             rule = "a file is opened once, and its tables are then named without mwem_attach"
             raise refuse(TableError, "mwem_attach", what, f"{cure}: {rule}") from None
 
-    def mark(self, parts: Sequence[str], account: str) -> None:
+    def mark(self, parts: Sequence[str], mark: Mark, value: str) -> None:
         """Nothing is written: the file is the identity of its rows."""
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 from sqlglot import exp
 
-from mwem_sql.boundary.sources import Facts, Linked
+from mwem_sql.boundary.sources import Facts, Linked, Mark
 from mwem_sql.errors import EngineError, TableError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines.postgresql_catalog import Catalog, CatalogRow
@@ -142,6 +142,7 @@ class PostgreSQL:
     """A database of a PostgreSQL server. Every use opens a connection."""
 
     kind = "postgresql"
+    keeps_keys = True
     dialect = "postgres"
     schema = "public"
 
@@ -182,7 +183,7 @@ class PostgreSQL:
             raise refuse(TableError, "mwem_attach", what, "use adbc_driver_postgresql")
         return cls(connection.adbc_clone(), None, timeout)
 
-    def mark(self, parts: Sequence[str], account: str) -> None:
+    def mark(self, parts: Sequence[str], mark: Mark, value: str) -> None:
         """Nothing is written: the numbers of tables follow their rows."""
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mwem_sql.boundary.sources import Facts, Linked
+from mwem_sql.boundary.sources import Facts, Linked, Mark
 from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse, spoken_by
 from mwem_sql.platform import calls
 from mwem_sql.scan.engines import spark_catalog
@@ -115,6 +115,7 @@ class Spark:
 
     kind = "spark"
     dialect = "spark"
+    keeps_keys = False
 
     def __init__(self, session: Any, shown: str, timeout: float | None, *, is_ours: bool) -> None:
         self._session = session
@@ -148,10 +149,10 @@ class Spark:
         shown = "spark connect" if _is_remote(session) else str(session.conf.get("spark.master", "spark"))
         return cls(session, shown, timeout, is_ours=False)
 
-    def mark(self, parts: Sequence[str], account: str) -> None:
-        """Let a table carry its account in a property: a rename takes it along."""
+    def mark(self, parts: Sequence[str], mark: Mark, value: str) -> None:
+        """Let a table carry a mark in a property: a rename takes it along."""
         with self._answering(RELEASE), self._fresh() as session:
-            spark_catalog.mark(session, parts, account)
+            spark_catalog.mark(session, parts, mark, value)
 
     def close(self) -> None:
         if self._is_ours:

@@ -21,19 +21,19 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from sqlglot import exp
 
-from mwem_sql.boundary.sources import Facts
+from mwem_sql.boundary.sources import Facts, Mark
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.catalog import Column
 from mwem_sql.scan.engines.protocol import refuse_relation
 from mwem_sql.scan.engines.spark_files import DataFiles, escaped, identity
 
-ACCOUNT = "mwem.account"
-"""The property of a table that carries its account, through every ALTER and rename."""
+MARKS: Final[dict[Mark, str]] = {"account": "mwem.account", "unit": "mwem.unit"}
+"""The properties of a table that carry its marks, through every ALTER and rename."""
 READ_OPTIONS = {
     "mergeSchema": "true",  # every footer is read, and must agree, before anything is charged
     "recursiveFileLookup": "false",
@@ -56,7 +56,7 @@ _TYPES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkRelation:
-    """A relation with its files and all that reads them. `mark` is the account that a table carries."""
+    """A relation with its files and all that reads them. `account` and `unit` are the marks that a table carries."""
 
     session: Any
     name: tuple[str, str]
@@ -65,7 +65,8 @@ class SparkRelation:
     schema: Any
     partitions: Sequence[str] = ()
     is_table: bool = False
-    mark: str | None = None
+    account: str | None = None
+    unit: str | None = None
 
     @classmethod
     def of(cls, session: Any, parts: Sequence[str]) -> SparkRelation:
@@ -110,7 +111,7 @@ class SparkRelation:
                 rule = "which may decide how or which files are read"
                 cure = "make the table without it, over the same LOCATION"
                 raise refuse_relation(f"table ({shown}) has the option {option!r}, {rule}", cure)
-        frame = session.table(name)
+        frame, carried = session.table(name), info.get("table_properties", {})
         relation = cls(
             session=session,
             name=(fold(info["namespace"][-1]), fold(info["table_name"])),
@@ -119,7 +120,8 @@ class SparkRelation:
             schema=frame.schema,
             partitions=[fold(column) for column in info.get("partition_columns", [])],
             is_table=True,
-            mark=info.get("table_properties", {}).get(ACCOUNT),
+            account=carried.get(MARKS["account"]),
+            unit=carried.get(MARKS["unit"]),
         )
         relation._check_folders(shown)
         if relation.files.listed:
@@ -143,8 +145,9 @@ class SparkRelation:
             keys=(*self.files.keys(), *names),
             declared={column.name: column for column in columns},
             definition=(self.kind, self.files.path, self.schema.json(), tuple(self.partitions)),
-            mark=self.mark,
+            mark=self.account,
             base=self.name if self.is_table else (),
+            id=self.unit or "",
         )
 
     def show(self, source: str) -> None:
@@ -230,17 +233,17 @@ class SparkRelation:
         return f"{ddl.sql('spark')}; MSCK REPAIR TABLE {table.sql('spark')}"
 
 
-def mark(session: Any, parts: Sequence[str], account: str) -> None:
-    """Let a table carry an account. Files by their path have nothing that could: the files are the identity."""
+def mark(session: Any, parts: Sequence[str], mark: Mark, value: str) -> None:
+    """Let a table carry a mark. Files by their path have nothing that could: the files are the identity."""
     if _is_path(parts):
         return
-    carried = exp.Property(this=exp.Literal.string(ACCOUNT), value=exp.Literal.string(account))
+    carried = exp.Property(this=exp.Literal.string(MARKS[mark]), value=exp.Literal.string(value))
     action = exp.AlterSet(expressions=[exp.Properties(expressions=[carried])])
     statement = exp.Alter(this=_table(parts), kind="TABLE", actions=[action]).sql("spark")
     try:
         session.sql(statement).collect()
     except Exception:  # noqa: BLE001  of Spark's, py4j's or gRPC's
-        rule = "cannot be marked with its account, and without it a rename would change the account"
+        rule = f"cannot be marked with its {mark}, and without it a rename would change the {mark}"
         cure = f"the role needs ALTER on the table; or its owner runs {statement}"
         raise refuse_relation(f"table ({'.'.join(parts)}) {rule}", cure) from None
 
