@@ -116,17 +116,37 @@ def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str) -> None:
     use(con, Place(database, SCHEMA))
 
 
-def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
-    """All rows of a table of the schema mwem."""
-    rows = con.execute(_all_of(Name(home, SCHEMA, table)))
+def read_rows(
+    con: duckdb.DuckDBPyConnection, home: str, table: str, columns: tuple[str, ...] = (), where: Row | None = None
+) -> list[Row]:
+    """Rows of a table of the schema mwem: all of them, or those that have certain values; all columns, or some."""
+    rows = con.execute(_select(Name(home, SCHEMA, table), columns, tuple(where or ())), list((where or {}).values()))
     names = [column[0] for column in rows.description or ()]
     return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
 
+def rows_if_any(con: duckdb.DuckDBPyConnection, home: str, table: str, columns: tuple[str, ...] = ()) -> list[Row]:
+    """The same; none if there is no such table. Another format is refused.
+
+    It is looked up by its name, which takes as long however many tables there are; who lists them waits for each.
+    """
+    try:
+        rows = read_rows(con, home, table, columns)
+        ((number,),) = con.execute(_newest_format(home)).fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException):
+        number = None
+    if number == FORMAT:
+        return rows
+    homes = [database for database in holders(con, table) if fold(database) == fold(home)]
+    return read_rows(con, home, table, columns) if homes else []
+
+
 @lru_cache(maxsize=256)
-def _all_of(table: Name) -> str:
+def _select(table: Name, columns: tuple[str, ...], where: tuple[str, ...]) -> str:
     """Kept: to write it takes as long as to run it."""
-    return exp.select(exp.Star()).from_(table.tree()).sql("duckdb")
+    items: list[exp.Expr] = [exp.column(name, quoted=True) for name in columns] or [exp.Star()]
+    conditions = [exp.column(name, quoted=True).eq(exp.Placeholder()) for name in where]
+    return exp.select(*items).from_(table.tree()).where(*conditions).sql("duckdb")
 
 
 def declared(script: str, table: str) -> dict[str, ColumnType]:

@@ -13,12 +13,12 @@ measurement that distinguishes classes of a group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -28,6 +28,7 @@ from sqlglot import exp
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import KINDS, NOISE, Measurement
+from mwem_sql.compile.read import Shapes
 from mwem_sql.domains.classes import Classes, Pieces
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
@@ -38,11 +39,16 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
-from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
+from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows, rows_if_any
+from mwem_sql.platform.sandbox import Settings
 from mwem_sql.platform.session import lock, transaction, use
-from mwem_sql.releases import ddl, summary
+from mwem_sql.releases import ddl, kept, summary
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
+
+MOST_SETTINGS = 8
+"""Settings under which the shapes of questions are remembered with a release. More: memory."""
+Value = TypeVar("Value")
 
 MEASUREMENTS = pa.schema(
     {
@@ -71,8 +77,20 @@ class Stored:
     domain: Domain
     classes: dict[str, Classes]
     factors: pa.Table
+    _shapes: dict[Settings, Shapes] = field(default_factory=dict, repr=False)
 
     def state(self) -> State | Mixture:
+        """The caller's own: it shares the weights, and a reader of a state brings parts of it up to date."""
+        return self._state.copy()
+
+    def shapes(self, settings: Settings) -> Shapes:
+        """The shapes of questions that were asked of it under these settings."""
+        if settings not in self._shapes and len(self._shapes) == MOST_SETTINGS:
+            self._shapes.clear()
+        return self._shapes.setdefault(settings, Shapes())
+
+    @cached_property
+    def _state(self) -> State | Mixture:
         order = list(self.classes)
         with legible(_damaged(self.name)):
             self._check_factors()
@@ -130,7 +148,7 @@ def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[i
     with lock("mwem.releases"), transaction(con):
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) FROM releases").fetchall()
         for content in reversed(contents):
-            if _releases_in(con, [database], content.name):
+            if releases_of(con, content.name, 1):
                 con.execute(ddl.drop(content.name))
         for release, content in enumerate(contents, start=int(number) + 1):
             name = content.name
@@ -181,23 +199,25 @@ def _insertion(table: str) -> str:
     return exp.Insert(this=exp.table_(table), by_name=True, expression=source).sql("duckdb")
 
 
-def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
-    """All releases under an output name, newest first; none where nothing was ever released."""
-    return _releases_in(con, holders(con, "releases"), name)
-
-
-def _releases_in(con: duckdb.DuckDBPyConnection, databases: Sequence[str], name: Name) -> list[dict[str, Any]]:
-    """The same among databases that have releases."""
-    if fold(name.database) not in map(fold, databases):
-        return []
+def releases_of(con: duckdb.DuckDBPyConnection, name: Name, most: int | None = None) -> list[dict[str, Any]]:
+    """All releases under an output name, or the newest, newest first; none where nothing was ever released."""
     with legible(_damaged(name)):
-        rows = [
-            row for row in read_rows(con, name.database, "releases")
+        numbers = [
+            int(row["release"]) for row in rows_if_any(con, name.database, "releases", _OF_NAMES)
             if [fold(row["schema_name"]), fold(row["table_name"])] == name.identity
         ]  # fmt: skip
+        rows = [
+            row
+            for number in sorted(numbers, reverse=True)[:most]
+            for row in read_rows(con, name.database, "releases", where={"release": number})
+        ]
         for row in rows:
             check_types(row, "metadata.sql", "releases")
-        return sorted(rows, key=lambda row: -int(row["release"]))
+        return rows
+
+
+_OF_NAMES = ("release", "schema_name", "table_name")
+"""The columns by which a release is found. The others are large: what is not looked at need not be read."""
 
 
 def _damaged(name: Name) -> MwemError:
@@ -275,20 +295,46 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, dict[str, Any]] | None:
     """The same; None if the text names no release."""
-    databases = holders(con, "releases")
     for name in catalog.candidates(text, place):
-        rows = _releases_in(con, databases, name)
-        if rows:
-            return name, rows[0]
+        for row in releases_of(con, name, 1):
+            return name, row
     return None
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
-    with legible(_damaged(name)):
+    def made() -> tuple[Stored, int]:
         domain = Domain.from_json(json.loads(facts["domain"]))
         factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
         classes = classes_from_json(domain, json.loads(facts["grid"]))
-        return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors)
+        return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors), factors.nbytes + size
+
+    size = len(facts["domain"]) + len(facts["grid"])
+    with legible(_damaged(name)):
+        factors = Name(name.database, SCHEMA, "factors")
+        key = name, tuple(facts.items()), kept.digest(con, factors, facts["release"])
+        return kept.KEPT.get(key, made)
+
+
+def _content(
+    con: duckdb.DuckDBPyConnection,
+    release: Stored,
+    table: str,
+    made: Callable[[pa.Table], Value],
+    *,
+    order: str = "query",
+    size: Callable[[Value], int] | None = None,
+) -> Value:
+    """What is made of the rows that a table has of a release, in an order; `size` is that of what is made of them."""
+
+    def make() -> tuple[Value, int]:
+        rows = _rows(con, release.name, table, number, (order,))
+        value = made(rows)
+        return value, rows.nbytes if size is None else size(value)
+
+    number = release.facts["release"]
+    with legible(_damaged(release.name)):
+        name = Name(release.name.database, SCHEMA, table)
+        return kept.KEPT.get((table, made, kept.digest(con, name, number)), make)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
@@ -299,25 +345,30 @@ def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table
 
 def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[Measurement]:
     """What was measured, in the order of the steps, on the stored classes."""
-    rows = measurements_of(con, release).to_pylist()
-    with legible(_damaged(release.name)):
-        return decode(rows)
+
+    def size(measurements: Iterable[Measurement]) -> int:
+        return sum(
+            each.values.nbytes + sum(block.labels.nbytes for block in each.query.blocks) for each in measurements
+        )
+
+    return list(_content(con, release, "measurements", decode_table, order="step", size=size))
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
     """What a release was made for, as a workload."""
-    with legible(_damaged(release.name)):
-        rows = _rows(con, release.name, "workloads", release.facts["release"], ("query",)).drop_columns(["query"])
-        if not rows.num_rows:
-            raise ValueError("a release of nothing")
-        return Workload.from_arrow(rows)
+    return _content(con, release, "workloads", _workload)
+
+
+def _workload(rows: pa.Table) -> Workload:
+    if not rows.num_rows:
+        raise ValueError("a release of nothing")
+    return Workload.from_arrow(rows.drop_columns(["query"]))
 
 
 def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload, pa.Table]:
     """What a release was made for, and what is said of each query of that."""
-    workload = workload_of(con, release)
+    workload, rows = workload_of(con, release), _content(con, release, "bounds", _as_they_are)
     with legible(_damaged(release.name)):
-        rows = _rows(con, release.name, "bounds", release.facts["release"], ("query",))
         if rows.num_rows != len(workload):
             raise ValueError("not one row for each query")
         return workload, rows
@@ -325,17 +376,24 @@ def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload
 
 def figures_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """The certificate."""
-    with legible(_damaged(release.name)):
-        return _rows(con, release.name, "certificates", release.facts["release"], ("part",))
+    return _content(con, release, "certificates", _as_they_are, order="part")
 
 
-def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
+def _as_they_are(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: tuple[str, ...]) -> pa.Table:
+    query = _of_release(Name(name.database, SCHEMA, table), order)
+    return con.sql(query, params=[release]).to_arrow_table()
+
+
+@lru_cache(maxsize=256)
+def _of_release(table: Name, order: tuple[str, ...]) -> str:
+    """Kept: to write it takes as long as to run it."""
     star = exp.Star(except_=[exp.to_identifier("release")])
-    query = (
-        exp.select(star).from_(Name(name.database, SCHEMA, table).tree())
-        .where(exp.column("release").eq(release)).order_by(*(exp.column(column) for column in order))
-    )  # fmt: skip
-    return con.sql(query.sql("duckdb")).to_arrow_table()
+    condition = exp.column("release").eq(exp.Placeholder())
+    return exp.select(star).from_(table.tree()).where(condition).order_by(*map(exp.column, order)).sql("duckdb")
 
 
 def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
@@ -407,6 +465,11 @@ def encode(measurement: Measurement) -> dict[str, Any]:
         "values": measurement.values,
         "blocks": list(map(_encode_block, measurement.query.blocks)),
     }
+
+
+def decode_table(rows: pa.Table) -> list[Measurement]:
+    """The same from the rows in Arrow."""
+    return decode(rows.to_pylist())
 
 
 def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
