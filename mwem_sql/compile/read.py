@@ -228,13 +228,14 @@ class Shapes:
     Whoever keeps it keeps it with the domain and with the settings under which was checked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_SHAPES) -> None:
+        self._most = most
         self.forms: dict[tuple[str, bool], tuple[_Form, ...] | None] = {}
         self.checked: Ways = set()
 
     def bounded(self) -> Shapes:
         """The same; empty once there are too many."""
-        if len(self.forms) + len(self.checked) > MOST_SHAPES:
+        if len(self.forms) + len(self.checked) > self._most:
             self.forms, self.checked = {}, set()
         return self
 

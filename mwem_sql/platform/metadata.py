@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from mwem_sql.errors import TableError, literal, refuse
 from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.session import lock, transaction, use
 
@@ -61,14 +62,13 @@ def key(database: str, schema: str, table: str) -> Key:
 
 def tables(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     """The tables of the schema mwem of every attached database that has any, by name. Another format is refused."""
-    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
     out: dict[str, set[str]] = {}
-    for database, schema, table in sorted(rows):
-        if fold(schema) == SCHEMA:
-            out.setdefault(database, set()).add(fold(table))
-    for database, names in out.items():
+    for name, _ in catalog.tables(con):
+        if fold(name.schema) == SCHEMA:
+            out.setdefault(name.database, set()).add(fold(name.table))
+    for database, names in sorted(out.items()):
         _check_format(con, database, names)
-    return out
+    return dict(sorted(out.items()))
 
 
 def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]) -> None:

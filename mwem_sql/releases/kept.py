@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import duckdb
+import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.platform.catalog import Name
@@ -59,6 +60,42 @@ class Kept:
 
 KEPT = Kept()
 """Those of this process."""
+
+
+def content(
+    con: duckdb.DuckDBPyConnection,
+    table: Name,
+    release: int,
+    made: Callable[[pa.Table], Value],
+    *,
+    order: tuple[str, ...],
+    of: Hashable = None,
+    size: Callable[[Value], int] | None = None,
+) -> Value:
+    """What is made of the rows that a table has of a release, in an order, and `of` what else it is made.
+
+    Of each table one thing only is made. Its size is that of the rows, if no other is given.
+    """
+
+    def make() -> tuple[Value, int]:
+        listed = rows(con, table, release, order)
+        value = made(listed)
+        return value, listed.nbytes if size is None else size(value)
+
+    return KEPT.get((table.table, of, digest(con, table, release)), make)
+
+
+def rows(con: duckdb.DuckDBPyConnection, table: Name, release: int, order: tuple[str, ...]) -> pa.Table:
+    """The rows that a table has of a release, without its number."""
+    return con.sql(_of_release(table, order), params=[release]).to_arrow_table()
+
+
+@lru_cache(maxsize=256)
+def _of_release(table: Name, order: tuple[str, ...]) -> str:
+    """Kept: to write it takes as long as to run it."""
+    star = exp.Star(except_=[exp.to_identifier("release")])
+    condition = exp.column("release").eq(exp.Placeholder())
+    return exp.select(star).from_(table.tree()).where(condition).order_by(*map(exp.column, order)).sql("duckdb")
 
 
 def digest(con: duckdb.DuckDBPyConnection, table: Name, release: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any, TypeVar
 
@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.arrays import Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import KINDS, NOISE, Measurement
 from mwem_sql.compile.read import Shapes
-from mwem_sql.domains.classes import Classes, Pieces
+from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
 from mwem_sql.kernel.scales import variance
@@ -42,7 +42,7 @@ from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows, rows_if_any
 from mwem_sql.platform.sandbox import Settings
 from mwem_sql.platform.session import lock, transaction, use
-from mwem_sql.releases import ddl, kept, summary
+from mwem_sql.releases import ddl, grid, kept, summary
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
@@ -181,7 +181,7 @@ def write_table(
     con.register("__mwem_rows", rows.reader)
     con.execute(statement.sql("duckdb"))
     domain = Domain.from_json(json.loads(facts["domain"]))
-    classes = classes_from_json(domain, json.loads(facts["grid"]))
+    classes = grid.from_json(domain, json.loads(facts["grid"]))
     shown = {column: of_column for column, of_column in classes.items() if column in rows.types}
     summary.comment(con, name, facts, shown, off)
 
@@ -302,17 +302,22 @@ def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tu
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
-    def made() -> tuple[Stored, int]:
+    def made(factors: pa.Table) -> Stored:
         domain = Domain.from_json(json.loads(facts["domain"]))
-        factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
-        classes = classes_from_json(domain, json.loads(facts["grid"]))
-        return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors), factors.nbytes + size
+        classes = grid.from_json(domain, json.loads(facts["grid"]))
+        return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors)
 
-    size = len(facts["domain"]) + len(facts["grid"])
     with legible(_damaged(name)):
-        factors = Name(name.database, SCHEMA, "factors")
-        key = name, tuple(facts.items()), kept.digest(con, factors, facts["release"])
-        return kept.KEPT.get(key, made)
+        texts = len(facts["domain"]) + len(facts["grid"])
+        return kept.content(
+            con,
+            _table(name, "factors"),
+            facts["release"],
+            made,
+            of=(name, *facts.items()),
+            order=("state", "factor"),
+            size=lambda release: release.factors.nbytes + texts,
+        )
 
 
 def _content(
@@ -321,26 +326,18 @@ def _content(
     table: str,
     made: Callable[[pa.Table], Value],
     *,
-    order: str = "query",
+    order: tuple[str, ...] = ("query",),
     size: Callable[[Value], int] | None = None,
 ) -> Value:
-    """What is made of the rows that a table has of a release, in an order; `size` is that of what is made of them."""
-
-    def make() -> tuple[Value, int]:
-        rows = _rows(con, release.name, table, number, (order,))
-        value = made(rows)
-        return value, rows.nbytes if size is None else size(value)
-
-    number = release.facts["release"]
+    """What is made of the rows that a table has of a release."""
     with legible(_damaged(release.name)):
-        name = Name(release.name.database, SCHEMA, table)
-        return kept.KEPT.get((table, made, kept.digest(con, name, number)), make)
+        return kept.content(con, _table(release.name, table), release.facts["release"], made, order=order, size=size)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """What was measured, as it is stored."""
     with legible(_damaged(release.name)):
-        return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+        return kept.rows(con, _table(release.name, "measurements"), release.facts["release"], ("step",))
 
 
 def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[Measurement]:
@@ -351,7 +348,9 @@ def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[M
             each.values.nbytes + sum(block.labels.nbytes for block in each.query.blocks) for each in measurements
         )
 
-    return list(_content(con, release, "measurements", decode_table, order="step", size=size))
+    return list(
+        _content(con, release, "measurements", lambda rows: decode(rows.to_pylist()), order=("step",), size=size)
+    )
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
@@ -367,7 +366,7 @@ def _workload(rows: pa.Table) -> Workload:
 
 def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload, pa.Table]:
     """What a release was made for, and what is said of each query of that."""
-    workload, rows = workload_of(con, release), _content(con, release, "bounds", _as_they_are)
+    workload, rows = workload_of(con, release), _content(con, release, "bounds", lambda rows: rows)
     with legible(_damaged(release.name)):
         if rows.num_rows != len(workload):
             raise ValueError("not one row for each query")
@@ -376,65 +375,12 @@ def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload
 
 def figures_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """The certificate."""
-    return _content(con, release, "certificates", _as_they_are, order="part")
+    return _content(con, release, "certificates", lambda rows: rows, order=("part",))
 
 
-def _as_they_are(rows: pa.Table) -> pa.Table:
-    return rows
-
-
-def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: tuple[str, ...]) -> pa.Table:
-    query = _of_release(Name(name.database, SCHEMA, table), order)
-    return con.sql(query, params=[release]).to_arrow_table()
-
-
-@lru_cache(maxsize=256)
-def _of_release(table: Name, order: tuple[str, ...]) -> str:
-    """Kept: to write it takes as long as to run it."""
-    star = exp.Star(except_=[exp.to_identifier("release")])
-    condition = exp.column("release").eq(exp.Placeholder())
-    return exp.select(star).from_(table.tree()).where(condition).order_by(*map(exp.column, order)).sql("duckdb")
-
-
-def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
-    return {
-        name: {
-            "codes": of_attribute.codes.tolist(),
-            "lows": of_attribute.pieces.lows.tolist(),
-            "highs": of_attribute.pieces.highs.tolist(),
-            "points": of_attribute.pieces.points.tolist(),
-            "bins": of_attribute.pieces.bins.tolist(),
-            **({} if of_attribute.weights is None else {"weights": _shortened(of_attribute.weights)}),
-        }
-        for name, of_attribute in classes.items()
-    }
-
-
-def _shortened(weights: Floats) -> list[tuple[int, float]]:
-    """Weights, and how often each is repeated: values that were not told apart have the same."""
-    starts = np.flatnonzero(np.diff(weights, prepend=np.nan))
-    return list(zip(np.diff(np.append(starts, len(weights))).tolist(), weights[starts].tolist(), strict=True))
-
-
-def _lengthened(runs: Sequence[tuple[int, float]]) -> Floats:
-    return np.repeat(np.array([weight for _, weight in runs], dtype=np.float64), [count for count, _ in runs])
-
-
-def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
-    out = {}
-    for name, parts in grid.items():
-        attribute = domain[name]
-        kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
-        lows, highs, points = (np.array(parts[part], dtype=kind) for part in ("lows", "highs", "points"))
-        bins = np.array(parts["bins"], dtype=np.int32)
-        pieces = Pieces(attribute=attribute, lows=lows, highs=highs, points=points, bins=bins)
-        weights = _lengthened(parts["weights"]) if "weights" in parts else None
-        if weights is not None and (
-            weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0
-        ):
-            raise ValueError("not one weight for each piece")
-        out[name] = Classes(pieces, np.array(parts["codes"], dtype=np.int32), weights)
-    return out
+def _table(name: Name, table: str) -> Name:
+    """A table of the schema mwem beside a release."""
+    return Name(name.database, SCHEMA, table)
 
 
 def workload_rows(workload: Workload) -> pa.Table:
@@ -465,11 +411,6 @@ def encode(measurement: Measurement) -> dict[str, Any]:
         "values": measurement.values,
         "blocks": list(map(_encode_block, measurement.query.blocks)),
     }
-
-
-def decode_table(rows: pa.Table) -> list[Measurement]:
-    """The same from the rows in Arrow."""
-    return decode(rows.to_pylist())
 
 
 def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
