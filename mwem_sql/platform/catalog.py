@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -19,6 +19,8 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.errors import TableError, did_you_mean, literal, refuse
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
+
+Value = TypeVar("Value")
 
 # In a column's comment, which DuckDB keeps through every ALTER and rename.
 _UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
@@ -41,7 +43,7 @@ class Name:
         return exp.table_(self.table, db=self.schema, catalog=self.database, quoted=True)
 
     def quoted(self) -> str:
-        return self.tree().sql("duckdb")
+        return _quoted(self)
 
     def text(self, place: Place) -> str:
         """What a call from a place may say for it, in quotes where a part has a dot or a quote in it."""
@@ -60,6 +62,12 @@ class Name:
     def identity(self) -> list[str]:
         """What tells it from other names of its database, as DuckDB does."""
         return [fold(self.schema), fold(self.table)]
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: Name) -> str:
+    """Kept: to write it takes as long as to look it up."""
+    return name.tree().sql("duckdb")
 
 
 @dataclass(frozen=True)
@@ -122,9 +130,7 @@ Relations = Mapping[tuple[str, ...], tuple[Name, bool]]
 """All relations by their folded names: in the catalog's own spelling, and whether each is a view."""
 
 
-_Rows = list[tuple[Any, ...]]
-
-_READ: dict[int, dict[str, _Rows]] = {}
+_READ: dict[int, dict[str, Any]] = {}
 """What was read of the catalog in a block of `read_once`, by the connection and the list."""
 
 
@@ -145,28 +151,37 @@ def read_once(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         del _READ[id(con)]
 
 
-def _listed(con: duckdb.DuckDBPyConnection, statement: str) -> _Rows:
-    read = _READ.get(id(con))
-    if read is None:
-        return con.execute(statement).fetchall()
-    if statement not in read:
-        read[statement] = con.execute(statement).fetchall()
-    return read[statement]
+def _once(con: duckdb.DuckDBPyConnection, key: str, read: Callable[[duckdb.DuckDBPyConnection], Value]) -> Value:
+    lists = _READ.get(id(con))
+    if lists is None:
+        return read(con)
+    if key not in lists:
+        lists[key] = read(con)
+    value: Value = lists[key]
+    return value
 
 
 def tables(con: duckdb.DuckDBPyConnection) -> list[tuple[Name, str]]:
     """All tables with what is noted on each."""
-    rows = _listed(con, "SELECT database_name, schema_name, table_name, comment FROM duckdb_tables()")
+    return _once(con, "tables", _tables)
+
+
+def _tables(con: duckdb.DuckDBPyConnection) -> list[tuple[Name, str]]:
+    rows = con.execute("SELECT database_name, schema_name, table_name, comment FROM duckdb_tables()").fetchall()
     return [(Name(*row[:3]), row[3] or "") for row in rows]
 
 
 def relations(con: duckdb.DuckDBPyConnection) -> Relations:
     """All relations, for several looks at one list."""
+    return _once(con, "relations", _relations)
+
+
+def _relations(con: duckdb.DuckDBPyConnection) -> Relations:
     # Names are compared here and not in SQL, where a macro of the user's may be called lower.
-    views = _listed(
-        con, "SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"
-    )  # fmt: skip
-    rows = [(name, False) for name, _ in tables(con)] + [(Name(*row[:3]), True) for row in views]
+    views = con.execute(
+        "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()  # fmt: skip
+    rows = [(name, False) for name, _ in tables(con)] + [(Name(*row), True) for row in views]
     return {(fold(name.database), fold(name.schema), fold(name.table)): (name, is_view) for name, is_view in rows}
 
 
