@@ -6,9 +6,16 @@
     cuboids     true answers of the 92 cuboids of one to three of eight columns, 10M rows; over a bare GROUP BY ALL
     predicates  a release of 10,000 predicates over six columns, half of them with OR, 10M rows; over count_if of them
     small       the same release of 100,000 rows; over sqlglot's parser on the predicates
-    first       the first release of a process, with all imports; over `import duckdb` and a query
+    thousands   a release of 3,000 of them from 1,000 rows, whole; over sqlglot's parser on the predicates
+    imported    `import mwem_sql`; over `import duckdb` and a query
+    shell       `mwem-sql -c 'select 1'`; over the same
+    first       the first release of a process, with all imports; over the same
     release     a release of one predicate in a process that has made one; over the same
-    answer      mwem_answer to 4,096 prefixes; over count_if of them on the released rows
+    crowded     the same in a database of 1,000 tables
+    answer      mwem_answer to 4,096 prefixes that the release was made for; over count_if of them on the released rows
+    count       a mwem_count of a new predicate; over a bare query
+    interval    the same with its interval, mwem_count_interval; over the same
+    load        a mwem_count among those that two threads ask at once: seconds of the clock; over the same
 
 Each work runs in a process of its own, with one thread of BLAS: other work on the machine moves ratios least this way.
 `--quick` takes 300 BOOLEANs, and of all else a tenth. Exits with 1 if a ratio or a peak of memory is worse by more than
@@ -18,11 +25,13 @@ a tenth: then run that work again. `--keep` writes what was measured to speed.js
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from math import inf
@@ -124,16 +133,33 @@ def small(scale: int) -> Figures:
     return predicates(scale, 100_000) | {"limit": limit}
 
 
-def bare_process() -> float:
-    """Processor seconds of a process that imports duckdb and runs a query."""
-    command = [sys.executable, "-c", "import duckdb, time; duckdb.sql('FROM range(1)'); print(time.process_time())"]
-    return min(float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) for _ in range(3))
+def bare_process(work: str = "import duckdb; duckdb.sql('FROM range(1)')") -> float:
+    """Processor seconds of a process that imports duckdb and runs a query, or does other work; it prints nothing."""
+    text = f"{work}\nimport sys, time; print(time.process_time(), file=sys.stderr)"
+    runs = [subprocess.run([sys.executable, "-c", text], check=True, capture_output=True) for _ in range(4)]
+    return min(float(run.stderr) for run in runs)
 
 
-def release(_scale: int, repeats: int = 6) -> Figures:
+def imported(_scale: int) -> Figures:
+    return {"seconds": bare_process("import mwem_sql"), "limit": bare_process()}
+
+
+def shell(_scale: int) -> Figures:
+    said = "from mwem_sql.cli import main; main(['-c', 'select 1'])"
+    return {"seconds": bare_process(said), "limit": bare_process()}
+
+
+def people() -> duckdb.DuckDBPyConnection:
     con = mwem_sql.connect()
     con.execute("CREATE TABLE t (age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99))")
     con.execute("INSERT INTO t FROM range(100); CREATE TABLE workload AS SELECT 'age < 40' AS predicate")
+    return con
+
+
+def release(_scale: int, repeats: int = 6, tables: int = 0) -> Figures:
+    con = people()
+    for number in range(tables):
+        con.execute(f"CREATE TABLE x{number} (a INTEGER, b VARCHAR)")
     calls = [f"CALL mwem_release('t', workload, 1, output := 'o{number}')" for number in range(repeats)]
     seconds = min(processor(lambda call=call: con.execute(call).fetchall()) for call in calls)
     return {"seconds": seconds, "limit": bare_process()}
@@ -156,13 +182,77 @@ def answer(scale: int) -> Figures:
     return {"seconds": seconds, "limit": limit}
 
 
-WORKS = {work.__name__: work for work in (binary, cuboids, predicates, small, first, release, answer)}
+def asked(statement: str, threads: int, seconds: float) -> tuple[float, float]:
+    """Seconds of the processor and of the clock for one of the questions that some threads ask as fast as they can.
+
+    Each has another number in it.
+    """
+    con = people()
+    con.execute("CALL mwem_release('t', workload, 1)").fetchall()
+    numbers, counts = itertools.count(1), [0] * threads
+    for _ in range(3):
+        con.execute(statement.format(next(numbers) % 99)).fetchall()
+    began, end = (time.process_time(), time.perf_counter()), time.perf_counter() + seconds
+
+    def ask(thread: int) -> None:
+        cursor = con.cursor()
+        while time.perf_counter() < end:
+            cursor.execute(statement.format(next(numbers) % 99)).fetchall()
+            counts[thread] += 1
+
+    running = [threading.Thread(target=ask, args=(thread,)) for thread in range(threads)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    return (time.process_time() - began[0]) / sum(counts), (time.perf_counter() - began[1]) / sum(counts)
+
+
+COUNT = "SELECT mwem_count('t_synthetic', 'age < {}')"
+INTERVAL = "SELECT mwem_count_interval('t_synthetic', 'age < {}')"
+BARE = "SELECT count(*) FROM t WHERE age < {}"
+
+
+def count(scale: int) -> Figures:
+    return {"seconds": asked(COUNT, 1, 5 / scale)[0], "limit": asked(BARE, 1, 1)[0]}
+
+
+def interval(scale: int) -> Figures:
+    return {"seconds": asked(INTERVAL, 1, 5 / scale)[0], "limit": asked(BARE, 1, 1)[0]}
+
+
+def load(scale: int) -> Figures:
+    return {"seconds": asked(COUNT, 2, 10 / scale)[1], "limit": asked(BARE, 1, 1)[0]}
+
+
+def crowded(scale: int) -> Figures:
+    return release(scale, tables=1000)
+
+
+def thousands(scale: int) -> Figures:
+    texts = six_predicates(3000 // scale)
+    con = mwem_sql.connect()
+    six_columns(con, 1000)
+    con.execute("CREATE TABLE workload AS SELECT unnest(?) AS predicate", [texts])
+    seconds = processor(lambda: con.execute("CALL mwem_release('t', workload, 1)").fetchall())
+    return {"seconds": seconds, "limit": processor(lambda: [sqlglot.parse_one(text) for text in texts])}
+
+
+WORKS = {
+    work.__name__: work
+    for work in (
+        binary, cuboids, predicates, small, thousands, imported, shell, first, release, crowded, answer, count,
+        interval, load,
+    )
+}  # fmt: skip
 
 
 def measured(work: str, scale: int) -> Figures:
     """One run in a process of its own."""
     command = [sys.executable, __file__, "--run", str(scale), work]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    # Modules are compiled once, as on a user's machine.
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
     figures = json.loads(ran.stdout)
     return figures | {"ratio": round(figures["seconds"] / figures["limit"], 3)}
 
@@ -184,12 +274,12 @@ def main() -> None:
         return
     kept = json.loads(KEPT.read_text())
     slower, of_size = [], kept["quick" if options.quick else "full"]
-    print(f"{'':10}", *(f"{word:>9}" for word in ("ratio", "kept", "seconds", "limit", "MB", "kept")))
+    print(f"{'':10}", *(f"{word:>9}" for word in ("ratio", "kept", "ms", "limit", "MB", "kept")))
     for work in options.works or WORKS:
         now, before = measured(work, 10 if options.quick else 1), of_size.get(work, UNKNOWN)
         listed = worse(now, before)
         slower += listed
-        shown = (now["ratio"], before["ratio"], now["seconds"], now["limit"], now["peak"], before["peak"])
+        shown = (now["ratio"], before["ratio"], 1000 * now["seconds"], 1000 * now["limit"], now["peak"], before["peak"])
         print(f"{work:10}", *(f"{figure:9.2f}" for figure in shown), "worse: " * bool(listed) + ", ".join(listed))
         of_size[work] = {"ratio": now["ratio"], "peak": now["peak"]}
     if options.keep:

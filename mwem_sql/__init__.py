@@ -1,56 +1,62 @@
 """Differentially private synthetic tables inside DuckDB: `CALL mwem_release('adult', workload, 0.5)`."""
 
-from mwem_sql.domains.attribute import Attribute
-from mwem_sql.domains.domain import Domain
-from mwem_sql.errors import (
-    BudgetError,
-    CancelledError,
-    CellsError,
-    DomainError,
-    EngineError,
-    MwemError,
-    OptionError,
-    OutputError,
-    PredicateError,
-    TableError,
-    WorkloadError,
-)
-from mwem_sql.platform.calls import cancel
-from mwem_sql.surface.api import (
-    Release,
-    answer,
-    attach,
-    average,
-    budget,
-    compare,
-    count,
-    count_interval,
-    detach,
-    domain,
-    export,
-    known,
-    ledger,
-    marginals,
-    parities,
-    partition,
-    plan,
-    policy,
-    public,
-    quality,
-    quantile,
-    ranges,
-    release,
-    report,
-    rules,
-    sample,
-    sources,
-    suggest_domain,
-    weights,
-    withdraw,
-)
-from mwem_sql.surface.frames import load
-from mwem_sql.surface.register import connect, register, unregister
-from mwem_sql.workload import Query, Workload
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mwem_sql.domains.attribute import Attribute
+    from mwem_sql.domains.domain import Domain
+    from mwem_sql.errors import (
+        BudgetError,
+        CancelledError,
+        CellsError,
+        DomainError,
+        EngineError,
+        MwemError,
+        OptionError,
+        OutputError,
+        PredicateError,
+        TableError,
+        WorkloadError,
+    )
+    from mwem_sql.platform.calls import cancel
+    from mwem_sql.surface.api import (
+        Release,
+        answer,
+        attach,
+        average,
+        budget,
+        compare,
+        count,
+        count_interval,
+        detach,
+        domain,
+        export,
+        known,
+        ledger,
+        marginals,
+        parities,
+        partition,
+        plan,
+        policy,
+        public,
+        quality,
+        quantile,
+        ranges,
+        release,
+        report,
+        rules,
+        sample,
+        sources,
+        suggest_domain,
+        weights,
+        withdraw,
+    )
+    from mwem_sql.surface.frames import load
+    from mwem_sql.surface.register import connect, register, unregister
+    from mwem_sql.workload import Query, Workload
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError",
@@ -61,3 +67,23 @@ __all__ = [
     "ranges", "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
     "withdraw",
 ]  # fmt: skip
+
+_HOMES = {
+    "Attribute": "domains.attribute", "Domain": "domains.domain", "Query": "workload", "Workload": "workload",
+    "cancel": "platform.calls", "connect": "surface.register", "load": "surface.frames",
+    "register": "surface.register", "unregister": "surface.register",
+}  # fmt: skip
+"""Where a name is: errors in `errors`, and what is not listed here in `surface.api`."""
+
+if not TYPE_CHECKING:  # a type checker knows all names
+
+    def __getattr__(name: str) -> object:
+        """What is used is imported when it is first used: who connects and asks nothing waits for nothing."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = _HOMES.get(name, "errors" if name.endswith("Error") else "surface.api")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 import duckdb
-import pyarrow as pa
 
 RELEASE = "mwem_release"
 """The function that the refusal of a release names."""
@@ -117,6 +116,8 @@ def spoken_by(function: str, instead_of: str = RELEASE) -> Iterator[None]:
 @contextmanager
 def legible(otherwise: MwemError) -> Iterator[None]:
     """Raise `otherwise`, without the cause, where rows of the schema mwem cannot be read: their owner may edit them."""
+    import pyarrow as pa  # noqa: PLC0415  (who only catches errors need not wait for it)
+
     try:
         yield
     except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):

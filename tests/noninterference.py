@@ -47,7 +47,7 @@ from mwem_sql.kernel.noise import saturate
 from mwem_sql.kernel.scales import Kind
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
-from mwem_sql.releases.summary import SUMMARY_TYPES
+from mwem_sql.releases.columns import SUMMARY_TYPES
 from mwem_sql.surface import register
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name

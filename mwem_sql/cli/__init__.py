@@ -10,11 +10,13 @@ import argparse
 import io
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
 
-from mwem_sql.cli import demo, shell, suggest
+from mwem_sql.cli import shell
 from mwem_sql.cli.console import connection
 from mwem_sql.errors import MwemError
 
@@ -45,7 +47,17 @@ def export(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo.run, "export": export, "suggest": suggest.run}
+def imported(command: str) -> Callable[[list[str]], int]:
+    """The command in the module of its name: who runs another one need not wait for it."""
+
+    def run(arguments: list[str]) -> int:
+        code: int = import_module(f"mwem_sql.cli.{command}").run(arguments)
+        return code
+
+    return run
+
+
+COMMANDS = {"demo": imported("demo"), "export": export, "suggest": imported("suggest")}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -61,6 +61,8 @@ def _ticks(scale: Scale, constants: Sequence[str], sandbox: Sandbox) -> dict[str
     """Where constants lie among the type's values. One that lies nowhere, or cannot be evaluated, cuts nothing."""
     ticks: dict[str, object] = {text: scale.tick_of(text) for text in constants}
     others = [text for text, tick in ticks.items() if tick is None]
+    if not others:
+        return {text: tick for text, tick in ticks.items() if is_finite(tick)}
     # One tree for all of them, with a mark in the place of the constant.
     mark = exp.Literal.string("mwem:constant")
     template = dialect.sql(scale.measure(try_cast(mark, scale.type)))

@@ -25,7 +25,7 @@ from mwem_sql.compile.cut import cut, find_changes, find_ticks, with_stand_ins
 from mwem_sql.compile.doubts import with_doubts
 from mwem_sql.compile.evaluate import Terms, compare, evaluate, load_rows, run
 from mwem_sql.compile.merge import Coarsening, coarse_classes, fine_classes, on_classes
-from mwem_sql.compile.read import Parts, Reading, read_workload
+from mwem_sql.compile.read import Parts, Reading, Shapes, read_workload
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, refuse_query
@@ -45,13 +45,17 @@ def compile_workload(
     sandbox: Sandbox,
     finer_than: Mapping[str, Classes] | None = None,
     cuts: Sequence[Query] = (),
+    *,
+    shapes: Shapes | None = None,
 ) -> Compiled:
     """Compile all queries. `finer_than` (a release's classes) makes every class part of one of those.
 
     `cuts` are conditions on columns of the workload that classes are to distinguish, too, though nobody asks for them.
+    `shapes` are those that were read, and checked under the sandbox's settings, before: these are not parsed and
+    checked again.
     """
     try:
-        return _compiled(domain, workload, sandbox, finer_than or {}, cuts)
+        return _compiled(domain, workload, sandbox, finer_than or {}, cuts, shapes=shapes)
     except RecursionError:
         raise refuse_query(
             "an expression of the workload is nested too deeply to be taken apart where the call comes from",
@@ -61,10 +65,16 @@ def compile_workload(
 
 
 def _compiled(
-    domain: Domain, workload: Workload, sandbox: Sandbox, finer_than: Mapping[str, Classes], cuts: Sequence[Query]
+    domain: Domain,
+    workload: Workload,
+    sandbox: Sandbox,
+    finer_than: Mapping[str, Classes],
+    cuts: Sequence[Query],
+    *,
+    shapes: Shapes | None,
 ) -> Compiled:
     # Read every text once, and list the distinct leaves.
-    reading = read_workload(domain, workload)
+    reading = read_workload(domain, workload, shapes)
     cutting = list(zip(cuts, read_workload(domain, Workload(tuple(cuts))).parts, strict=True)) if cuts else []
     terms = _terms([*reading.parts, *(parts for _, parts in cutting)])
     mentioned = {name for leaf in terms.values() for name in leaf.columns}
@@ -84,6 +94,8 @@ def _compiled(
     compiled = _built(domain, reading, builder, finer_than, cutting)
     _check_cells(compiled)
     _check_as_written(compiled, reading, sandbox)
+    if shapes is not None:
+        shapes.checked.update(reading.ways)
     return compiled
 
 
@@ -136,7 +148,7 @@ def _built(
 def _reading(cutting: Sequence[tuple[Query, Parts]]) -> Reading:
     """Conditions that were read beside a workload, by themselves."""
     queries, parts = zip(*cutting, strict=True)
-    return Reading(workload=Workload(queries), parts=list(parts), measures={}, counts={}, examples=set())
+    return Reading(workload=Workload(queries), parts=list(parts), measures={}, counts={}, examples=set(), ways=set())
 
 
 def _row(row: int, query: Query, parts: Parts, draft: LinearQuery, coarsening: Coarsening) -> CompiledQuery:
@@ -161,6 +173,8 @@ def _check_as_written(compiled: Compiled, reading: Reading, sandbox: Sandbox) ->
     sqlglot may read a text otherwise than DuckDB does; a query that was taken apart wrongly must not run.
     """
     texts = _texts(reading)
+    if not texts:
+        return
     generator = np.random.default_rng(0)
     columns: dict[str, tuple[str, pa.Array]] = {"__one": ("INTEGER", pa.array([0] * _PROBES))}
     codes = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import PredicateError, WorkloadError, did_you_mean, literal, refuse
@@ -39,7 +40,11 @@ _NAMES = re.compile(rf"{_NAME.pattern}(?:, {_NAME.pattern})*")
 _TAKEN = re.compile(r"mwem:|77[0-9]{9}")
 _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
+MOST_SHAPES = 10_000
+"""Shapes that are remembered with a release. More: memory, some kilobytes each; fewer: texts are parsed again."""
+
 Parts = tuple[Part, ...]
+Ways: TypeAlias = set[str | tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,13 +59,15 @@ class Reading:
     counts: dict[int, Parts]
     """By row, of averages: the parts of the count that the sum is divided by."""
     examples: set[str]
-    """For every way in which predicates were read, one predicate."""
+    """For every way in which predicates were read that was not checked before, one predicate."""
+    ways: Ways
+    """These ways."""
 
 
-def read_workload(domain: Domain, workload: Workload) -> Reading:
-    """Refuses what a workload may not say."""
+def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = None) -> Reading:
+    """Refuses what a workload may not say. `shapes` are those that were read before over the same columns."""
     workload = _with_names(domain, _with_lists_as_text(domain, workload))
-    reader = Reader(domain.spelling, domain.table)
+    reader = Reader(domain.spelling, domain.table, shapes)
     texts = dict.fromkeys(query.measure for query in workload if query.measure is not None)
     measures = {text: read_measure(text, domain.spelling, domain.table) for text in texts}
     factors = {text: tuple(reader.part("factor", leaf) for leaf in each.factors) for text, each in measures.items()}
@@ -85,8 +92,13 @@ def read_workload(domain: Domain, workload: Workload) -> Reading:
             counts[row] = rows + tuple(reader.part("present", part.what) for part in factors[query.measure])
         parts.append(rows + factors[query.measure] if query.measure is not None else rows)
     return Reading(
-        workload=workload, parts=parts, measures=measures, counts=counts, examples=set(reader.examples)
-    )  # fmt: skip
+        workload=workload,
+        parts=parts,
+        measures=measures,
+        counts=counts,
+        examples=set(reader.examples),
+        ways=reader.ways,
+    )
 
 
 def columns_read(domain: Domain, workload: Workload) -> set[str]:
@@ -235,17 +247,36 @@ def _is_name(word: str) -> bool:
     return word.isidentifier() and word not in _KEYWORDS
 
 
+class Shapes:
+    """Shapes that were read over the columns of one domain, and the ways of reading that were checked against DuckDB.
+
+    Whoever keeps it keeps it with the domain and with the settings under which was checked.
+    """
+
+    def __init__(self, most: int = MOST_SHAPES) -> None:
+        self._most = most
+        self.forms: dict[tuple[str, bool], tuple[_Form, ...] | None] = {}
+        self.checked: Ways = set()
+
+    def bounded(self) -> Shapes:
+        """The same; empty once there are too many."""
+        if len(self.forms) + len(self.checked) > self._most:
+            self.forms, self.checked = {}, set()
+        return self
+
+
 class Reader:
     """Reads the predicates of one workload: each part once, and parts of one shape with one parse."""
 
-    def __init__(self, columns: Columns, table: str) -> None:
+    def __init__(self, columns: Columns, table: str, shapes: Shapes | None = None) -> None:
         self._columns = columns
         self._table = table
         self._conjuncts: dict[str, Parts] = {}
         self._wholes: dict[str, Parts] = {}
-        self._forms: dict[tuple[str, bool], tuple[_Form, ...] | None] = {}
+        shapes = (shapes or Shapes()).bounded()
+        self._forms, self._checked = shapes.forms, shapes.checked
         # Shapes as they stand in texts, and how many conjuncts the parts of an OR have: a text is read in these ways.
-        self._ways: set[str | tuple[int, ...]] = set()
+        self.ways: Ways = set()
         self._parts: dict[tuple[str, Condition], Part] = {}
         self.examples: list[str] = []
 
@@ -274,8 +305,9 @@ class Reader:
             self.examples.append(text)
             return tuple(self.part("truth", condition) for condition in self._parse(text))
         ways = {conjunct.shape for conjuncts in disjuncts for conjunct in conjuncts} | {tuple(map(len, disjuncts))}
-        if not ways <= self._ways:
-            self._ways |= ways
+        ways -= self._checked
+        if not ways <= self.ways:
+            self.ways |= ways
             self.examples.append(text)
         return parts
 

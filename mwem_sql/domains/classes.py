@@ -420,5 +420,6 @@ def _between(attribute: Attribute, cuts: Iterable[Tick], edges: Sequence[Tick], 
 
 def piece_ends(attribute: Attribute, lows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Where pieces end that begin at `lows`: right before the next, the last at the attribute's end."""
-    before = [attribute.ordered.before(low) for low in lows[1:].tolist()]
-    return np.array([*before, attribute.most], dtype=lows.dtype)
+    scale = attribute.ordered
+    before = lows[1:] - 1 if scale.discrete else [scale.before(low) for low in lows[1:].tolist()]
+    return np.append(before, attribute.most).astype(lows.dtype)

@@ -27,6 +27,8 @@ from mwem_sql.platform.sandbox import Sandbox
 _DOMAIN_COLUMNS = ("attribute", "values", "low", "high", "step", "bins", "edges", "nullable", "open", "discover")
 _COMPARE = {">": exp.GT, ">=": exp.GTE, "<": exp.LT, "<=": exp.LTE}
 _LOWER = {">", ">="}
+_PAST = {">": 1, ">=": 0, "<": -1, "<=": 0}
+"""Of a whole number, how far past it the outermost one is that satisfies the bound."""
 
 
 def from_schema(relation: Relation, sandbox: Sandbox) -> dict[str, Attribute]:
@@ -121,6 +123,13 @@ def _limit(sandbox: Sandbox, scale: Scale, operator: str, constant: exp.Expr) ->
 
     A constant beyond what a bound can be makes the bound as wide as it can be.
     """
+    if scale.family == "integer" and operator in _PAST and isinstance(constant, exp.Literal) and not constant.is_string:
+        plain = scale.tick_of(constant.name)
+        if plain is not None:  # needs no evaluation: of a thousand columns that takes seconds
+            low, high = scale.limits
+            tick = plain + _PAST[operator]
+            tick = max(low, tick) if operator in _LOWER else min(high, tick)
+            return tick if low <= tick <= high else None
     (near,) = sandbox.tried([scale.measure(try_cast(constant.copy(), scale.type))])
     # The constant may be of another type, and between two values of this one.
     around = [scale.before(near), near, scale.after(near)] if is_finite(near) else []

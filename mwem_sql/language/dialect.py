@@ -55,7 +55,7 @@ def sql(tree: exp.Expr) -> str:
 
 def fold(name: str) -> str:
     """What DuckDB compares of an identifier: it ignores the case of ASCII letters, and of no others."""
-    return name.encode().lower().decode()
+    return name.lower() if name.isascii() else name.encode().lower().decode()
 
 
 def quoted(name: str) -> str:

@@ -142,6 +142,7 @@ class Scale:
         return pa.array(whole)
 
 
+@lru_cache(maxsize=1024)
 def scale_of(type_text: str) -> Scale | None:
     """The scale of a DuckDB type as its catalog prints it; None where values have no ticks."""
     name = type_text.upper()

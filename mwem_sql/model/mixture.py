@@ -28,6 +28,10 @@ class Mixture:
     def partitions(self) -> Partitions:
         return self.states[0].partitions
 
+    def copy(self) -> Mixture:
+        """Shares the weights with the original until one of the two changes them."""
+        return Mixture([state.copy() for state in self.states])
+
     def merged(self) -> Mixture:
         """One class for each group: merges classes that no measurement distinguishes."""
         return Mixture([state.merged() for state in self.states])

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -17,6 +19,8 @@ from sqlglot.errors import SqlglotError
 from mwem_sql.errors import TableError, did_you_mean, literal, refuse
 from mwem_sql.language import dialect
 from mwem_sql.language.dialect import fold
+
+Value = TypeVar("Value")
 
 # In a column's comment, which DuckDB keeps through every ALTER and rename.
 _UNIT = re.compile(r"\s*\[mwem unit ([0-9a-f]+)\]")
@@ -39,7 +43,7 @@ class Name:
         return exp.table_(self.table, db=self.schema, catalog=self.database, quoted=True)
 
     def quoted(self) -> str:
-        return self.tree().sql("duckdb")
+        return _quoted(self)
 
     def text(self, place: Place) -> str:
         """What a call from a place may say for it, in quotes where a part has a dot or a quote in it."""
@@ -58,6 +62,12 @@ class Name:
     def identity(self) -> list[str]:
         """What tells it from other names of its database, as DuckDB does."""
         return [fold(self.schema), fold(self.table)]
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: Name) -> str:
+    """Kept: to write it takes as long as to look it up."""
+    return name.tree().sql("duckdb")
 
 
 @dataclass(frozen=True)
@@ -120,14 +130,59 @@ Relations = Mapping[tuple[str, ...], tuple[Name, bool]]
 """All relations by their folded names: in the catalog's own spelling, and whether each is a view."""
 
 
+_READ: dict[int, dict[str, Any]] = {}
+"""What was read of the catalog in a block of `read_once`, by the connection and the list."""
+
+
+@contextmanager
+def read_once(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Read no list of tables twice on this connection: what is decided together is decided by one state.
+
+    To list tables takes as long as there are tables. Whoever creates or comments on something in the block does not see
+    it there.
+    """
+    if id(con) in _READ:
+        yield
+        return
+    _READ[id(con)] = {}
+    try:
+        yield
+    finally:
+        del _READ[id(con)]
+
+
+def _once(con: duckdb.DuckDBPyConnection, key: str, read: Callable[[duckdb.DuckDBPyConnection], Value]) -> Value:
+    lists = _READ.get(id(con))
+    if lists is None:
+        return read(con)
+    if key not in lists:
+        lists[key] = read(con)
+    value: Value = lists[key]
+    return value
+
+
+def tables(con: duckdb.DuckDBPyConnection) -> list[tuple[Name, str]]:
+    """All tables with what is noted on each."""
+    return _once(con, "tables", _tables)
+
+
+def _tables(con: duckdb.DuckDBPyConnection) -> list[tuple[Name, str]]:
+    rows = con.execute("SELECT database_name, schema_name, table_name, comment FROM duckdb_tables()").fetchall()
+    return [(Name(*row[:3]), row[3] or "") for row in rows]
+
+
 def relations(con: duckdb.DuckDBPyConnection) -> Relations:
     """All relations, for several looks at one list."""
+    return _once(con, "relations", _relations)
+
+
+def _relations(con: duckdb.DuckDBPyConnection) -> Relations:
     # Names are compared here and not in SQL, where a macro of the user's may be called lower.
-    rows = con.execute(
-        """SELECT database_name, schema_name, table_name, false FROM duckdb_tables()
-           UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE NOT internal"""
-    ).fetchall()
-    return {tuple(map(fold, row[:3])): (Name(*row[:3]), row[3]) for row in rows}
+    views = con.execute(
+        "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()  # fmt: skip
+    rows = [(name, False) for name, _ in tables(con)] + [(Name(*row), True) for row in views]
+    return {(fold(name.database), fold(name.schema), fold(name.table)): (name, is_view) for name, is_view in rows}
 
 
 def find(
@@ -231,12 +286,11 @@ def public_marks(con: duckdb.DuckDBPyConnection, name: Name) -> dict[Name, str]:
 
     None that carries an account: it was charged since.
     """
-    rows = con.execute(
-        "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?",
-        [name.database, name.schema],
-    ).fetchall()
-    marks = ((table, _PUBLIC.search(text or "")) for table, text in rows)
-    return {name.beside(table): mark[1] for table, mark in marks if mark and "[mwem account " not in mark.string}
+    marks = (
+        (each, _PUBLIC.search(text)) for each, text in tables(con)
+        if (each.database, each.schema) == (name.database, name.schema)
+    )  # fmt: skip
+    return {each: mark[1] for each, mark in marks if mark and "[mwem account " not in mark.string}
 
 
 def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
@@ -252,7 +306,7 @@ def view_query(con: duckdb.DuckDBPyConnection, name: Name) -> exp.Expr:
 
 def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, exp.Expr]:
     """The expressions of a table's generated columns, by column."""
-    created, _ = _noted(con, name)
+    created = _created(con, name)
     # Most tables have none, and the text of a thousand columns takes long to parse. This is how DuckDB prints one.
     if "GENERATED ALWAYS AS" not in created:
         return {}
@@ -266,7 +320,7 @@ def generated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> dict[str, e
 
 def collated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> set[str]:
     """The columns of a table that have a collation, under which different texts may be equal."""
-    created, _ = _noted(con, name)
+    created = _created(con, name)
     if "COLLATE" not in created.upper():
         return set()
     return {
@@ -278,16 +332,16 @@ def collated_columns(con: duckdb.DuckDBPyConnection, name: Name) -> set[str]:
 
 def comment(con: duckdb.DuckDBPyConnection, name: Name) -> str:
     """What was noted on a table; nothing if it is not there."""
-    return _noted(con, name)[1]
+    return next((text for each, text in tables(con) if each == name), "")
 
 
-def _noted(con: duckdb.DuckDBPyConnection, name: Name) -> tuple[str, str]:
-    """How a table was created, and its comment; nothing if it is not there."""
+def _created(con: duckdb.DuckDBPyConnection, name: Name) -> str:
+    """How a table was created; nothing if it is not there."""
     rows = con.execute(
-        "SELECT sql, comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        "SELECT sql FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
         [name.database, name.schema, name.table],
     ).fetchall()
-    return (rows[0][0], rows[0][1] or "") if rows else ("", "")
+    return str(rows[0][0]) if rows else ""
 
 
 def set_comment(con: duckdb.DuckDBPyConnection, name: Name, text: str) -> None:

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from mwem_sql.errors import TableError, literal, refuse
 from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.session import lock, transaction, use
 
@@ -61,14 +62,13 @@ def key(database: str, schema: str, table: str) -> Key:
 
 def tables(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     """The tables of the schema mwem of every attached database that has any, by name. Another format is refused."""
-    rows = con.execute("SELECT database_name, schema_name, table_name FROM duckdb_tables()").fetchall()
     out: dict[str, set[str]] = {}
-    for database, schema, table in sorted(rows):
-        if fold(schema) == SCHEMA:
-            out.setdefault(database, set()).add(fold(table))
-    for database, names in out.items():
+    for name, _ in catalog.tables(con):
+        if fold(name.schema) == SCHEMA:
+            out.setdefault(name.database, set()).add(fold(name.table))
+    for database, names in sorted(out.items()):
         _check_format(con, database, names)
-    return out
+    return dict(sorted(out.items()))
 
 
 def _check_format(con: duckdb.DuckDBPyConnection, database: str, names: set[str]) -> None:
@@ -116,17 +116,37 @@ def prepare(con: duckdb.DuckDBPyConnection, database: str, script: str) -> None:
     use(con, Place(database, SCHEMA))
 
 
-def read_rows(con: duckdb.DuckDBPyConnection, home: str, table: str) -> list[Row]:
-    """All rows of a table of the schema mwem."""
-    rows = con.execute(_all_of(Name(home, SCHEMA, table)))
+def read_rows(
+    con: duckdb.DuckDBPyConnection, home: str, table: str, columns: tuple[str, ...] = (), where: Row | None = None
+) -> list[Row]:
+    """Rows of a table of the schema mwem: all of them, or those that have certain values; all columns, or some."""
+    rows = con.execute(_select(Name(home, SCHEMA, table), columns, tuple(where or ())), list((where or {}).values()))
     names = [column[0] for column in rows.description or ()]
     return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
 
+def rows_if_any(con: duckdb.DuckDBPyConnection, home: str, table: str, columns: tuple[str, ...] = ()) -> list[Row]:
+    """The same; none if there is no such table. Another format is refused.
+
+    It is looked up by its name, which takes as long however many tables there are; who lists them waits for each.
+    """
+    try:
+        rows = read_rows(con, home, table, columns)
+        ((number,),) = con.execute(_newest_format(home)).fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException):
+        number = None
+    if number == FORMAT:
+        return rows
+    homes = [database for database in holders(con, table) if fold(database) == fold(home)]
+    return read_rows(con, home, table, columns) if homes else []
+
+
 @lru_cache(maxsize=256)
-def _all_of(table: Name) -> str:
+def _select(table: Name, columns: tuple[str, ...], where: tuple[str, ...]) -> str:
     """Kept: to write it takes as long as to run it."""
-    return exp.select(exp.Star()).from_(table.tree()).sql("duckdb")
+    items: list[exp.Expr] = [exp.column(name, quoted=True) for name in columns] or [exp.Star()]
+    conditions = [exp.column(name, quoted=True).eq(exp.Placeholder()) for name in where]
+    return exp.select(*items).from_(table.tree()).where(*conditions).sql("duckdb")
 
 
 def declared(script: str, table: str) -> dict[str, ColumnType]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import inf
 from typing import TypeVar
 
@@ -34,9 +35,11 @@ _AT_ONCE = 2**24
 """Characters of text that are made in one SELECT, so the most of one row. Larger: more memory, fewer statements."""
 _MOST_TEXT = MOST_EXPRESSIONS * PLAIN // 5  # characters of the expressions of one SELECT
 _POSITION = "__mwem_position"  # a name that no column of the user has
+_ARRIVED = "__mwem_arrived"  # a name that no table of the user has
 
-_Settings = tuple[tuple[str, str], ...]
-_IDLE: dict[_Settings, list[duckdb.DuckDBPyConnection]] = {}
+Settings = tuple[tuple[str, str], ...]
+"""Those that change what an expression means, by name, in a form to be compared."""
+_IDLE: dict[Settings, list[duckdb.DuckDBPyConnection]] = {}
 """Instances without a table that no call has."""
 _OF_THE_PARENT: list[list[duckdb.DuckDBPyConnection]] = []
 
@@ -55,8 +58,8 @@ class Sandbox:
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         given = {name: value for name, value in (settings or {}).items() if name in MEANINGFUL_SETTINGS}
-        self._settings: _Settings = tuple(sorted((name, repr(value)) for name, value in given.items()))
-        self._con = calls.track(_taken(self._settings) or _opened(given))
+        self.settings: Settings = tuple(sorted((name, repr(value)) for name, value in given.items()))
+        self._con = calls.track(_taken(self.settings) or _opened(given))
         self._rows: dict[str, int] = {}
         self._longest: dict[str, dict[str, float]] = {}
         # Whether equal texts are more than identical ones.
@@ -70,7 +73,7 @@ class Sandbox:
 
         One that failed without a refusal is closed, and so is one with a large table, so that its memory comes back.
         """
-        idle = _IDLE.setdefault(self._settings, [])
+        idle = _IDLE.setdefault(self.settings, [])
         has_failed = error is not None and not issubclass(error, MwemError)
         if has_failed or len(idle) >= 2 or max(self._rows.values(), default=0) > 100_000:
             self._con.close()
@@ -99,23 +102,17 @@ class Sandbox:
     def load(self, table: str, columns: Mapping[str, tuple[str, pa.Array]]) -> None:
         """A table of public values; each column is cast to its real type."""
         arrow = pa.table({f"c{k}": array for k, (_, array) in enumerate(columns.values())})
-        casts = [
-            exp.alias_(cast(exp.column(f"c{k}"), type_text), name, quoted=True)
-            for k, (name, (type_text, _)) in enumerate(columns.items())
-        ]
         self._rows[table] = arrow.num_rows
         self._longest[table] = {
             fold(name): _length(array) for name, (_, array) in columns.items() if pa.types.is_string(array.type)
         }
-        arrived = exp.table_("__mwem_arrived")  # a name that no table of the user has
-        numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(arrived)
-        create = exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True)
+        create = _creation(table, tuple((name, kind) for name, (kind, _) in columns.items()))
         # Not by from_arrow(...).query(...): DuckDB 2.0 prints a message if the call is stopped meanwhile.
-        self._con.register(arrived.name, arrow)
+        self._con.register(_ARRIVED, arrow)
         try:
-            self._con.execute(create.sql("duckdb"))
+            self._con.execute(create)
         finally:
-            self._con.unregister(arrived.name)
+            self._con.unregister(_ARRIVED)
 
     def evaluate(self, table: str, expressions: Sequence[str]) -> list[pa.ChunkedArray]:
         """SQL expressions over every row of a loaded table, in its order."""
@@ -136,7 +133,17 @@ class Sandbox:
         return out
 
 
-def _taken(settings: _Settings) -> duckdb.DuckDBPyConnection | None:
+@lru_cache(maxsize=256)
+def _creation(table: str, columns: tuple[tuple[str, str], ...]) -> str:
+    """The table of what has arrived, with its names and types. Kept: to write it takes as long as to run it."""
+    casts = [exp.alias_(cast(exp.column(f"c{k}"), kind), name, quoted=True) for k, (name, kind) in enumerate(columns)]
+    numbered = exp.select(exp.alias_(exp.Window(this=exp.RowNumber()), _POSITION), *casts).from_(exp.table_(_ARRIVED))
+    return exp.Create(this=exp.table_(table, quoted=True), kind="TABLE", expression=numbered, replace=True).sql(
+        "duckdb"
+    )
+
+
+def _taken(settings: Settings) -> duckdb.DuckDBPyConnection | None:
     try:
         return _IDLE.get(settings, []).pop()
     except IndexError:

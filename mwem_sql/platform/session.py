@@ -7,9 +7,10 @@ so that none of those packages is imported or needed. Must not open a connection
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 
 import duckdb
 from sqlglot import exp
@@ -36,11 +37,7 @@ class Session:
     def of(cls, handle: object) -> Session:
         """A session with the current database, schema and settings of the connection that a handle is or holds."""
         con = connection_of(handle)
-        settings = {}
-        for name in MEANINGFUL_SETTINGS:
-            with suppress(duckdb.Error):  # a setting of an extension that is not loaded
-                settings[name] = con.execute("SELECT current_setting(?)", [name]).fetchall()[0][0]
-        return cls(con.cursor, Place.of(con), settings)
+        return cls(con.cursor, Place.of(con), _settings(con, MEANINGFUL_SETTINGS))
 
     def meaning(self) -> duckdb.DuckDBPyConnection:
         """A cursor on which SQL means what it means to the caller."""
@@ -53,6 +50,22 @@ class Session:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return calls.track(self.fresh())
+
+
+def _settings(con: duckdb.DuckDBPyConnection, names: Sequence[str]) -> dict[str, object]:
+    """The values of settings, asked for together; one by one where one is of an extension that is not loaded."""
+    try:
+        return dict(zip(names, con.execute(_current(len(names)), list(names)).fetchall()[0], strict=True))
+    except duckdb.Error:
+        if len(names) == 1:
+            return {}
+        return {name: value for each in names for name, value in _settings(con, [each]).items()}
+
+
+@cache
+def _current(count: int) -> str:
+    values = [exp.Anonymous(this="current_setting", expressions=[exp.Placeholder()]) for _ in range(count)]
+    return exp.select(*values).sql("duckdb")
 
 
 def instance(con: duckdb.DuckDBPyConnection) -> str | None:

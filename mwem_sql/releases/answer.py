@@ -79,7 +79,13 @@ class Answerer:
         check_of(workload, self.stored.domain.table, self.stored.name.table)
         with self.sandbox() as sandbox:
             try:
-                compiled = compile_workload(self.stored.domain, workload, sandbox, finer_than=self.stored.classes)
+                compiled = compile_workload(
+                    self.stored.domain,
+                    workload,
+                    sandbox,
+                    finer_than=self.stored.classes,
+                    shapes=self.stored.shapes(sandbox.settings),
+                )
             except PredicateError as error:
                 if not error.column:
                     raise

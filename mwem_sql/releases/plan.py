@@ -31,6 +31,7 @@ from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.room import cells_with
 from mwem_sql.loop.strategy import Setting, Strategy, choose, whole_domain
 from mwem_sql.model.start import Start
+from mwem_sql.platform import catalog
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
@@ -106,31 +107,32 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
     Of a table that is elsewhere, a `release` has what is public of it.
     """
     con = session.cursor()
-    relation = (
-        relations.describe(con, request.table, session.place, RELEASE, unit=request.unit)
-        if release is None
-        else _relation_of(release)
-    )
-    relation.check_unit(request.unit, RELEASE)
-    check_of(request.workload, relation.name.table, relation.name.table)
-    with Sandbox(session.settings) as sandbox:
-        domain = (
-            with_names(
-                read_domain(
-                    con,
-                    relation,
-                    session.place,
-                    sandbox,
-                    domain=request.domain,
-                    rules=request.rules,
-                    totals=request.known,
-                ),
-                request.workload,
-            )
+    with catalog.read_once(con):
+        relation = (
+            relations.describe(con, request.table, session.place, RELEASE, unit=request.unit)
             if release is None
-            else release.domain
+            else _relation_of(release)
         )
-        draft = draft_of(request, domain, sandbox)
+        relation.check_unit(request.unit, RELEASE)
+        check_of(request.workload, relation.name.table, relation.name.table)
+        with Sandbox(session.settings) as sandbox:
+            domain = (
+                with_names(
+                    read_domain(
+                        con,
+                        relation,
+                        session.place,
+                        sandbox,
+                        domain=request.domain,
+                        rules=request.rules,
+                        totals=request.known,
+                    ),
+                    request.workload,
+                )
+                if release is None
+                else release.domain
+            )
+            draft = draft_of(request, domain, sandbox)
     if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
         draft = draft._replace(idle=())
     check_possible(request, draft.idle)

@@ -46,9 +46,6 @@ from mwem_sql.releases.answer import Answerer, Judged
 from mwem_sql.releases.request import read_number
 from mwem_sql.workload import Workload
 
-QUANTILE = {"share": "DOUBLE", "answer": "VARCHAR", "low": "VARCHAR", "high": "VARCHAR", "measured": "VARCHAR"}
-OF_ITS_TYPE = ("answer", "low", "high")
-"""The columns of a call, and those that are values of the attribute, as text."""
 MOST_STRETCHES = 500
 """Stretches at whose ends rows are counted. More: ends of intervals are finer where a column has thousands
 of values, and a call takes longer (500: about 1.2 s of a processor; 100: 0.3 s)."""

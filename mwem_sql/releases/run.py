@@ -41,7 +41,7 @@ from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce, frozen
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import reuse, store, summary
+from mwem_sql.releases import grid, reuse, store, summary
 from mwem_sql.releases.discovery import MOST_VALUES, discover, most_frequent, warning_of
 from mwem_sql.releases.plan import Plan, make_plan, with_values
 from mwem_sql.releases.request import Request
@@ -177,6 +177,10 @@ def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, re
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.cursor()
+        with catalog.read_once(con):
+            return checked(con, snapshot)
+
+    def checked(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> execution.Fingerprint:
         relation = relations.describe(con, request.table, session.place, RELEASE, snapshot, unit=request.unit)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
         planned = _unit_column(plan.relation, request) or charge.unit_id  # the debit may have marked it
@@ -282,7 +286,7 @@ def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, 
         **certificate.facts(bounds, compiled, outcome, measured),
         **summary.unit_facts(outcome.units),
         "domain": json.dumps(compiled.published.to_json()),
-        "grid": json.dumps(store.classes_to_json(classes)),
+        "grid": json.dumps(grid.to_json(classes)),
     }
     tables = {
         "measurements": _measurements(plan, outcome, classes),

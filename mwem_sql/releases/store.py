@@ -13,22 +13,23 @@ measurement that distinguishes classes of a group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.algebra.arrays import Floats, Labels
+from mwem_sql.algebra.arrays import Labels
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import KINDS, NOISE, Measurement
-from mwem_sql.domains.classes import Classes, Pieces
+from mwem_sql.compile.read import Shapes
+from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import MwemError, OutputError, TableError, legible, refuse
 from mwem_sql.kernel.scales import variance
@@ -38,11 +39,16 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name, Place
-from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows
+from mwem_sql.platform.metadata import SCHEMA, check_types, holders, prepare, read_rows, rows_if_any
+from mwem_sql.platform.sandbox import Settings
 from mwem_sql.platform.session import lock, transaction, use
-from mwem_sql.releases import ddl, summary
+from mwem_sql.releases import ddl, grid, kept, summary
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
+
+MOST_SETTINGS = 8
+"""Settings under which the shapes of questions are remembered with a release. More: memory."""
+Value = TypeVar("Value")
 
 MEASUREMENTS = pa.schema(
     {
@@ -71,8 +77,20 @@ class Stored:
     domain: Domain
     classes: dict[str, Classes]
     factors: pa.Table
+    _shapes: dict[Settings, Shapes] = field(default_factory=dict, repr=False)
 
     def state(self) -> State | Mixture:
+        """The caller's own: it shares the weights, and a reader of a state brings parts of it up to date."""
+        return self._state.copy()
+
+    def shapes(self, settings: Settings) -> Shapes:
+        """The shapes of questions that were asked of it under these settings."""
+        if settings not in self._shapes and len(self._shapes) == MOST_SETTINGS:
+            self._shapes.clear()
+        return self._shapes.setdefault(settings, Shapes())
+
+    @cached_property
+    def _state(self) -> State | Mixture:
         order = list(self.classes)
         with legible(_damaged(self.name)):
             self._check_factors()
@@ -130,7 +148,7 @@ def write(con: duckdb.DuckDBPyConnection, contents: Sequence[Content]) -> list[i
     with lock("mwem.releases"), transaction(con):
         ((number,),) = con.execute("SELECT coalesce(max(release), 0) FROM releases").fetchall()
         for content in reversed(contents):
-            if _releases_in(con, [database], content.name):
+            if releases_of(con, content.name, 1):
                 con.execute(ddl.drop(content.name))
         for release, content in enumerate(contents, start=int(number) + 1):
             name = content.name
@@ -163,7 +181,7 @@ def write_table(
     con.register("__mwem_rows", rows.reader)
     con.execute(statement.sql("duckdb"))
     domain = Domain.from_json(json.loads(facts["domain"]))
-    classes = classes_from_json(domain, json.loads(facts["grid"]))
+    classes = grid.from_json(domain, json.loads(facts["grid"]))
     shown = {column: of_column for column, of_column in classes.items() if column in rows.types}
     summary.comment(con, name, facts, shown, off)
 
@@ -181,23 +199,25 @@ def _insertion(table: str) -> str:
     return exp.Insert(this=exp.table_(table), by_name=True, expression=source).sql("duckdb")
 
 
-def releases_of(con: duckdb.DuckDBPyConnection, name: Name) -> list[dict[str, Any]]:
-    """All releases under an output name, newest first; none where nothing was ever released."""
-    return _releases_in(con, holders(con, "releases"), name)
-
-
-def _releases_in(con: duckdb.DuckDBPyConnection, databases: Sequence[str], name: Name) -> list[dict[str, Any]]:
-    """The same among databases that have releases."""
-    if fold(name.database) not in map(fold, databases):
-        return []
+def releases_of(con: duckdb.DuckDBPyConnection, name: Name, most: int | None = None) -> list[dict[str, Any]]:
+    """All releases under an output name, or the newest, newest first; none where nothing was ever released."""
     with legible(_damaged(name)):
-        rows = [
-            row for row in read_rows(con, name.database, "releases")
+        numbers = [
+            int(row["release"]) for row in rows_if_any(con, name.database, "releases", _OF_NAMES)
             if [fold(row["schema_name"]), fold(row["table_name"])] == name.identity
         ]  # fmt: skip
+        rows = [
+            row
+            for number in sorted(numbers, reverse=True)[:most]
+            for row in read_rows(con, name.database, "releases", where={"release": number})
+        ]
         for row in rows:
             check_types(row, "metadata.sql", "releases")
-        return sorted(rows, key=lambda row: -int(row["release"]))
+        return rows
+
+
+_OF_NAMES = ("release", "schema_name", "table_name")
+"""The columns by which a release is found. The others are large: what is not looked at need not be read."""
 
 
 def _damaged(name: Name) -> MwemError:
@@ -275,49 +295,79 @@ def find(con: duckdb.DuckDBPyConnection, text: str, place: Place, function: str)
 
 def release_named(con: duckdb.DuckDBPyConnection, text: str, place: Place) -> tuple[Name, dict[str, Any]] | None:
     """The same; None if the text names no release."""
-    databases = holders(con, "releases")
     for name in catalog.candidates(text, place):
-        rows = _releases_in(con, databases, name)
-        if rows:
-            return name, rows[0]
+        for row in releases_of(con, name, 1):
+            return name, row
     return None
 
 
 def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any]) -> Stored:
-    with legible(_damaged(name)):
+    def made(factors: pa.Table) -> Stored:
         domain = Domain.from_json(json.loads(facts["domain"]))
-        factors = _rows(con, name, "factors", facts["release"], ("state", "factor"))
-        classes = classes_from_json(domain, json.loads(facts["grid"]))
+        classes = grid.from_json(domain, json.loads(facts["grid"]))
         return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors)
+
+    with legible(_damaged(name)):
+        texts = len(facts["domain"]) + len(facts["grid"])
+        return kept.content(
+            con,
+            _table(name, "factors"),
+            facts["release"],
+            made,
+            of=(name, *facts.items()),
+            order=("state", "factor"),
+            size=lambda release: release.factors.nbytes + texts,
+        )
+
+
+def _content(
+    con: duckdb.DuckDBPyConnection,
+    release: Stored,
+    table: str,
+    made: Callable[[pa.Table], Value],
+    *,
+    order: tuple[str, ...] = ("query",),
+    size: Callable[[Value], int] | None = None,
+) -> Value:
+    """What is made of the rows that a table has of a release."""
+    with legible(_damaged(release.name)):
+        return kept.content(con, _table(release.name, table), release.facts["release"], made, order=order, size=size)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """What was measured, as it is stored."""
     with legible(_damaged(release.name)):
-        return _rows(con, release.name, "measurements", release.facts["release"], ("step",))
+        return kept.rows(con, _table(release.name, "measurements"), release.facts["release"], ("step",))
 
 
 def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[Measurement]:
     """What was measured, in the order of the steps, on the stored classes."""
-    rows = measurements_of(con, release).to_pylist()
-    with legible(_damaged(release.name)):
-        return decode(rows)
+
+    def size(measurements: Iterable[Measurement]) -> int:
+        return sum(
+            each.values.nbytes + sum(block.labels.nbytes for block in each.query.blocks) for each in measurements
+        )
+
+    return list(
+        _content(con, release, "measurements", lambda rows: decode(rows.to_pylist()), order=("step",), size=size)
+    )
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
     """What a release was made for, as a workload."""
-    with legible(_damaged(release.name)):
-        rows = _rows(con, release.name, "workloads", release.facts["release"], ("query",)).drop_columns(["query"])
-        if not rows.num_rows:
-            raise ValueError("a release of nothing")
-        return Workload.from_arrow(rows)
+    return _content(con, release, "workloads", _workload)
+
+
+def _workload(rows: pa.Table) -> Workload:
+    if not rows.num_rows:
+        raise ValueError("a release of nothing")
+    return Workload.from_arrow(rows.drop_columns(["query"]))
 
 
 def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload, pa.Table]:
     """What a release was made for, and what is said of each query of that."""
-    workload = workload_of(con, release)
+    workload, rows = workload_of(con, release), _content(con, release, "bounds", lambda rows: rows)
     with legible(_damaged(release.name)):
-        rows = _rows(con, release.name, "bounds", release.facts["release"], ("query",))
         if rows.num_rows != len(workload):
             raise ValueError("not one row for each query")
         return workload, rows
@@ -325,58 +375,12 @@ def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload
 
 def figures_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """The certificate."""
-    with legible(_damaged(release.name)):
-        return _rows(con, release.name, "certificates", release.facts["release"], ("part",))
+    return _content(con, release, "certificates", lambda rows: rows, order=("part",))
 
 
-def _rows(con: duckdb.DuckDBPyConnection, name: Name, table: str, release: int, order: Sequence[str]) -> pa.Table:
-    star = exp.Star(except_=[exp.to_identifier("release")])
-    query = (
-        exp.select(star).from_(Name(name.database, SCHEMA, table).tree())
-        .where(exp.column("release").eq(release)).order_by(*(exp.column(column) for column in order))
-    )  # fmt: skip
-    return con.sql(query.sql("duckdb")).to_arrow_table()
-
-
-def classes_to_json(classes: Mapping[str, Classes]) -> dict[str, Any]:
-    return {
-        name: {
-            "codes": of_attribute.codes.tolist(),
-            "lows": of_attribute.pieces.lows.tolist(),
-            "highs": of_attribute.pieces.highs.tolist(),
-            "points": of_attribute.pieces.points.tolist(),
-            "bins": of_attribute.pieces.bins.tolist(),
-            **({} if of_attribute.weights is None else {"weights": _shortened(of_attribute.weights)}),
-        }
-        for name, of_attribute in classes.items()
-    }
-
-
-def _shortened(weights: Floats) -> list[tuple[int, float]]:
-    """Weights, and how often each is repeated: values that were not told apart have the same."""
-    starts = np.flatnonzero(np.diff(weights, prepend=np.nan))
-    return list(zip(np.diff(np.append(starts, len(weights))).tolist(), weights[starts].tolist(), strict=True))
-
-
-def _lengthened(runs: Sequence[tuple[int, float]]) -> Floats:
-    return np.repeat(np.array([weight for _, weight in runs], dtype=np.float64), [count for count, _ in runs])
-
-
-def classes_from_json(domain: Domain, grid: Mapping[str, Any]) -> dict[str, Classes]:
-    out = {}
-    for name, parts in grid.items():
-        attribute = domain[name]
-        kind = np.float64 if attribute.values is None and not attribute.ordered.discrete else np.int64
-        lows, highs, points = (np.array(parts[part], dtype=kind) for part in ("lows", "highs", "points"))
-        bins = np.array(parts["bins"], dtype=np.int32)
-        pieces = Pieces(attribute=attribute, lows=lows, highs=highs, points=points, bins=bins)
-        weights = _lengthened(parts["weights"]) if "weights" in parts else None
-        if weights is not None and (
-            weights.shape != (len(pieces),) or not np.isfinite(weights).all() or weights.min() < 0
-        ):
-            raise ValueError("not one weight for each piece")
-        out[name] = Classes(pieces, np.array(parts["codes"], dtype=np.int32), weights)
-    return out
+def _table(name: Name, table: str) -> Name:
+    """A table of the schema mwem beside a release."""
+    return Name(name.database, SCHEMA, table)
 
 
 def workload_rows(workload: Workload) -> pa.Table:

@@ -2,8 +2,7 @@
 
 A `Cut` says of a column, as data and in words, what its values are and which of them the release distinguishes.
 
-`mwem_release` has the summary's columns and `mwem_sql.Release` has them as attributes; those that are stored have the
-same name and type in `sql/metadata.sql`, which a test checks. Sentences are about rows off the domain, which have cells
+Its columns are in `columns.py`. Sentences are about rows off the domain, which have cells
 of their own so that nothing is counted as something else, and about rows that were left out because their unit has more
 rows than are used. From public inputs and released values only, and without a clock time.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,6 +28,7 @@ from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
+from mwem_sql.releases.columns import SUMMARY_TYPES
 
 LEAST_SHARE = 0.01
 """The share of the rows, or of the units, from which on a summary speaks of them. Smaller: it speaks of noise alone."""
@@ -38,36 +38,6 @@ MOST_COLUMNS = 200
 """Columns of a table that has a comment on each. A comment copies the table's entry in the catalog: on 1,000 columns
 1.6 s of a processor, on 200 some 0.1 s."""
 _OURS = "Synthetic rows by mwem_release"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Summary:
-    """What a call returns about its release."""
-
-    release: Annotated[int, "INTEGER"]
-    output: Annotated[str, "VARCHAR"]
-    rows: Annotated[int, "BIGINT"]
-    epsilon: Annotated[float, "DOUBLE"]
-    delta: Annotated[float, "DOUBLE"]
-    rounds: Annotated[int, "INTEGER"]
-    queries: Annotated[int, "INTEGER"]
-    attributes: Annotated[int, "INTEGER"]
-    cells: Annotated[int, "BIGINT"]
-    seconds: Annotated[float, "DOUBLE"]
-    private: Annotated[bool, "BOOLEAN"]
-    reused: Annotated[bool, "BOOLEAN"]
-    protects: Annotated[str, "VARCHAR"]
-    warning: Annotated[str | None, "VARCHAR"]
-    measured: Annotated[int | None, "INTEGER"]
-    mean_error: Annotated[float | None, "DOUBLE"]
-    mean_error_within: Annotated[float | None, "DOUBLE"]
-    quality: Annotated[str | None, "VARCHAR"]
-
-
-SUMMARY_TYPES: dict[str, str] = {
-    name: kind.__metadata__[0] for name, kind in get_type_hints(Summary, include_extras=True).items()
-}
-"""The columns in order, with their DuckDB types."""
 
 
 def row(

@@ -23,9 +23,9 @@ from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.answer import CONFIDENCE, Answerer, read_confidence
+from mwem_sql.releases.columns import SUMMARY_TYPES, Summary
 from mwem_sql.releases.levels import TablesRequest
 from mwem_sql.releases.run import run_release
-from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.releases.tables import run_tables
 from mwem_sql.surface import attachments, bodies, spec
 from mwem_sql.surface.bodies import Arguments

@@ -39,6 +39,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import builders, store, withdrawal
 from mwem_sql.releases import quantile as quantiles
+from mwem_sql.releases.columns import OF_ITS_TYPE, QUANTILE
 from mwem_sql.releases.levels import TablesRequest, public_tables
 from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.sample import Sampler
@@ -269,7 +270,7 @@ def quantile(call: Arguments) -> Typed:
     confidence, shares, given = call.confidence(), quantiles.read_shares(call["share"], call.function), call.given()
     ready = call.answerer()
     attribute = quantiles.ordered_attribute(ready, call["attribute"], call.function)
-    types = quantiles.QUANTILE | dict.fromkeys(quantiles.OF_ITS_TYPE, attribute.type)
+    types = QUANTILE | dict.fromkeys(OF_ITS_TYPE, attribute.type)
 
     def table() -> pa.Table:
         rows = quantiles.quantiles(ready, attribute, shares, given, confidence)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from textwrap import fill
 from typing import Any, Literal
 
@@ -82,9 +84,17 @@ class SqlFunction:
     options: Sequence[Parameter] = ()
     """Parameters that are passed on together; in Python they are keywords, `**options`."""
     columns: Sequence[ResultColumn]
-    body: Callable[[Any], Any]
     kind: Literal["rows", "typed", "scalar"] = "rows"
     """A table; a table whose columns depend on the arguments; or one value."""
+    module: Literal["bodies", "attachments"] = "bodies"
+    """Of this folder, where its body is."""
+
+    @cached_property
+    def body(self) -> Callable[[Any], Any]:
+        """What it does: the function of its name. With the first one, all is imported that does the work."""
+        module = import_module(f"{__package__}.{self.module}")
+        body: Callable[[Any], Any] = getattr(module, self.name.removeprefix("mwem_"))
+        return body
 
     @property
     def signature(self) -> tuple[Parameter, ...]:

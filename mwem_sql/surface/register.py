@@ -11,31 +11,25 @@ import atexit
 import contextlib
 import uuid
 import weakref
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
 
 from mwem_sql.boundary import sources
-from mwem_sql.errors import MwemError, TableError, refuse
+from mwem_sql.errors import TableError, refuse
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Place, is_read_only
 from mwem_sql.platform.metadata import read_sql
 from mwem_sql.platform.session import connection_of, lock, transaction, use
 from mwem_sql.platform.session import instance as key_of_instance
-from mwem_sql.releases.sample import as_texts
 from mwem_sql.surface import spec
-from mwem_sql.surface.bodies import Arguments, Typed, sentence
 from mwem_sql.surface.declaration import SqlFunction
 
 Handle = TypeVar("Handle")
-Result = TypeVar("Result")
 Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
 _INSTANCES: dict[str, _Instance] = {}
@@ -126,15 +120,16 @@ def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
 
 def _create_functions(con: duckdb.DuckDBPyConnection, cursor: Cursor) -> None:
     for function in spec.FUNCTIONS.values():
-        name = f"_{function.name}"
+        name, body = f"_{function.name}", partial(partial, _called, function, cursor)
         if function.kind == "typed":
-            _define(con, f"{name}_sql", partial(_selects, function, cursor), ["VARCHAR"], "VARCHAR")
-            lists = "STRUCT(err VARCHAR, lists VARCHAR[][])"
-            _define(con, name, partial(_lists, function, cursor), ["VARCHAR"], lists)
+            _define(con, f"{name}_sql", body("selects"), ["VARCHAR"], "VARCHAR")
+            _define(con, name, body("lists"), ["VARCHAR"], "STRUCT(err VARCHAR, lists VARCHAR[][])")
         elif function.kind == "scalar":
-            _define(con, name, partial(_values, function, cursor), ["VARCHAR"], function.struct, pure=True)
+            _define(con, name, body("values"), ["VARCHAR"], function.struct, pure=True)
         else:
-            _define(con, name, partial(_rows, function, cursor), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]")
+            _define(
+                con, name, partial(_called_with, function, cursor), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]"
+            )
 
 
 def _define(
@@ -149,108 +144,18 @@ def _define(
     _BODIES.append(body)
 
 
-def _rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
-    """The rows of each call; or one with the refusal, which the macro raises as an error of DuckDB's."""
-    out: list[list[dict[str, Any]]] = []
-    for text, texts in zip(arguments.to_pylist(), queries.to_pylist(), strict=True):
-        try:
-            out.append(_run(function, Arguments.of_sql(function.name, cursor, text, texts), list))
-        except Exception as error:  # noqa: BLE001
-            out.append([{"err": sentence(function.name, error)}])
-    return pa.array(out, type=pa.list_(_row(function)))
+def _called(function: SqlFunction, cursor: Cursor, kind: str, arguments: pa.Array) -> pa.Array:
+    """What DuckDB calls. With the first call of a process all is imported that does the work."""
+    from mwem_sql.surface import running  # noqa: PLC0415  (takes as long as all that `register` needs)
+
+    return running.ENTRIES[kind](function, cursor, arguments)
 
 
-def _run(function: SqlFunction, call: Arguments, read: Callable[[Any], Result]) -> Result:
-    """What a body gives, read to its end before the call ends."""
-    return calls.run(function.name, lambda: read(function.body(call)))
+def _called_with(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
+    """The same with a workload. DuckDB counts the parameters."""
+    from mwem_sql.surface import running  # noqa: PLC0415
 
-
-def _values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
-    """One value per row. All predicates that are asked of one release are compiled together."""
-    requests = [Arguments.of_sql(function.name, cursor, text) for text in arguments.to_pylist()]
-    out: list[dict[str, Any]] = [{} for _ in requests]
-    groups: dict[str, list[int]] = {}
-    for row, call in enumerate(requests):
-        same = {name: value for name, value in call.values.items() if name != "predicate"}
-        groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
-    for rows in groups.values():
-        try:
-            for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
-                out[row] = value
-        except Exception as error:  # noqa: BLE001
-            out[rows[0]] = {"err": sentence(function.name, error)}
-    return pa.array(out, type=_row(function))
-
-
-def _row(function: SqlFunction) -> pa.DataType:
-    return pa.struct([pa.field("err", pa.string()), *function.schema])
-
-
-def _selects(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
-    """For functions whose columns depend on their arguments: the SELECT of each call, made when DuckDB binds it."""
-    return pa.array([_select(function, cursor, text) for text in arguments.to_pylist()])
-
-
-def _select(function: SqlFunction, cursor: Cursor, text: str) -> str:
-    """A list of values for each column, side by side; or what raises the refusal."""
-    names: Sequence[str] = ()
-    try:
-        call = Arguments.of_sql(function.name, cursor, text)
-        names = _names(function, call)
-        typed: Typed = _run(function, call, lambda typed: typed)
-    except Exception as error:  # noqa: BLE001
-        return _raising(sentence(function.name, error), names).sql("duckdb")
-    rows = exp.select(exp.alias_(exp.Anonymous(this=f"_{function.name}", expressions=[exp.Literal.string(text)]), "r"))
-    # What is not refused when it is bound may be when it runs.
-    lists = "CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.lists END AS v"
-    source = exp.select(lists, dialect="duckdb").from_(rows.subquery("c")).subquery("s")
-    items = [sqlglot.parse_one(f"unnest(v[{k}])", read="duckdb") for k in range(1, len(typed.types) + 1)]
-    return exp.select(*typed.cast(items)).from_(source).sql("duckdb")
-
-
-def _names(function: SqlFunction, call: Arguments) -> Sequence[str]:
-    """The columns that a call has, as far as they are known before it is read.
-
-    Where DuckDB misses a column, it says so in the place of our refusal.
-    """
-    names = [column.name for column in function.columns]
-    if names == ["<column>"]:  # all of the release
-        with contextlib.suppress(MwemError):
-            return list(call.answerer().stored.classes)
-    return () if any(name.startswith("<") for name in names) else names
-
-
-def _raising(refusal: str, names: Sequence[str]) -> exp.Select:
-    """Raises whatever the outer query filters or projects: in a list, before there are rows.
-
-    Without names, DuckDB shows the refusal as the nearest to a column that it misses.
-    """
-    error = exp.Anonymous(this="error", expressions=[exp.Literal.string(refusal)])
-    source = exp.select(exp.alias_(exp.Unnest(expressions=[exp.Array(expressions=[error])]), "r")).subquery("e")
-    return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (refusal,))).from_(source)
-
-
-def _lists(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
-    """Of each call a struct with its refusal, or with a list of values for each column, as text."""
-    refusals: list[str | None] = []
-    results: list[list[pa.Array]] = []
-    for text in arguments.to_pylist():
-        try:
-            call = Arguments.of_sql(function.name, cursor, text)
-            results.append(_run(function, call, lambda typed: as_texts(typed.rows())))
-            refusals.append(None)
-        except Exception as error:  # noqa: BLE001
-            results.append([])
-            refusals.append(sentence(function.name, error))
-    columns = [column for each in results for column in each]
-    values = pa.concat_arrays([pa.array([], pa.string()), *columns])
-    inner = pa.ListArray.from_arrays(_offsets(columns), values)
-    outer = pa.ListArray.from_arrays(_offsets(results), inner)
-    return pa.StructArray.from_arrays([pa.array(refusals, pa.string()), outer], ["err", "lists"])
-
-
-def _offsets(lists: Sequence[Sized]) -> pa.Array:
-    return pa.array(np.cumsum([0, *map(len, lists)]), pa.int32())
+    return running.rows(function, cursor, arguments, queries)
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:

@@ -7,16 +7,14 @@ at, and the documentation of the Python functions.
 from __future__ import annotations
 
 from mwem_sql.judge import grade
-from mwem_sql.releases import quantile
-from mwem_sql.releases.summary import SUMMARY_TYPES
-from mwem_sql.surface import attachments, bodies
+from mwem_sql.releases.columns import OF_ITS_TYPE, QUANTILE, SUMMARY_TYPES
 from mwem_sql.surface import declaration as shared
 from mwem_sql.surface.declaration import JSON, TEXT, VALUE, Parameter, ResultColumn, SqlFunction, columns_of
 
 # fmt: off
 _DECLARATIONS = (
     SqlFunction(
-        name="mwem_release", body=bodies.release, section="Release",
+        name="mwem_release", section="Release",
         cost="epsilon and delta, once per request and output",
         purpose="A private synthetic table that answers the workload: one summary row.",
         example="CALL mwem_release('adult', workload, 0.5)  ->  1, census.main.adult_synthetic, 32590, 0.5, ...",
@@ -46,7 +44,7 @@ _DECLARATIONS = (
         }),
     ),
     SqlFunction(
-        name="mwem_plan", body=bodies.plan, section="Release", cost="nothing",
+        name="mwem_plan", section="Release", cost="nothing",
         purpose="What a release would run and cost, as rows (item, value). Reads no private row.",
         example="FROM mwem_plan('adult', workload, 0.5)  ->  rounds 10, noise scale 42.1, ...",
         parameters=(shared.TABLES, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
@@ -56,7 +54,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_domain", body=bodies.domain, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_domain", section="Say what is possible and what is asked", cost="nothing",
         purpose="The public domain of a table: every column, where it is declared and what it lacks. Reads no private "
                 "row.",
         example="FROM mwem_domain('adult')  ->  age, INTEGER, NULL, 17, 90, ..., CHECK, NULL",
@@ -73,7 +71,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_rules", body=bodies.rules, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_rules", section="Say what is possible and what is asked", cost="nothing",
         purpose="What is possible of several columns together: CHECKs, generated columns and the rows of a rules "
                 "table. No synthetic row breaks one, and none takes any budget. Reads no private row.",
         example="FROM mwem_rules('adult')  ->  age >= 15 OR marital = 'never', [age, marital], CHECK, cells of the "
@@ -82,7 +80,7 @@ _DECLARATIONS = (
         columns=shared.RULE,
     ),
     SqlFunction(
-        name="mwem_known", body=bodies.known, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_known", section="Say what is possible and what is asked", cost="nothing",
         purpose="Public totals: counts that somebody else has published, and the number of rows if it follows from "
                 "them. A release agrees with them exactly, and none takes any budget. Reads no private row.",
         example="FROM mwem_known('votes')  ->  \"region\" = 'North', 1203, [region], table of public totals, NULL",
@@ -90,7 +88,7 @@ _DECLARATIONS = (
         columns=shared.PUBLIC_TOTAL,
     ),
     SqlFunction(
-        name="mwem_suggest_domain", body=bodies.suggest_domain, section="Say what is possible and what is asked",
+        name="mwem_suggest_domain", section="Say what is possible and what is asked",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in "
                 "the first row: the domain table, marginals, the release.",
@@ -113,7 +111,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_marginals", body=bodies.marginals, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_marginals", section="Say what is possible and what is asked", cost="nothing",
         purpose="Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names "
                 "the others. Of a list of tables, each with the columns above it and the numbers of rows below.",
         example="CREATE TABLE workload AS FROM mwem_marginals('adult', 3)",
@@ -125,7 +123,7 @@ _DECLARATIONS = (
         columns=shared.QUESTION,
     ),
     SqlFunction(
-        name="mwem_ranges", body=bodies.ranges, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_ranges", section="Say what is possible and what is asked", cost="nothing",
         purpose="Workload rows: random ranges over a column, or over several ('age, hours' or ['age', 'hours']).",
         example="CREATE TABLE workload AS FROM mwem_ranges('adult', 'age', 2000)",
         parameters=(
@@ -138,7 +136,7 @@ _DECLARATIONS = (
         columns=shared.QUESTION,
     ),
     SqlFunction(
-        name="mwem_parities", body=bodies.parities, section="Say what is possible and what is asked", cost="nothing",
+        name="mwem_parities", section="Say what is possible and what is asked", cost="nothing",
         purpose="Workload rows: parities of one to k attributes that have two values each.",
         example="CREATE TABLE workload AS FROM mwem_parities('votes', 3)",
         parameters=(
@@ -150,7 +148,7 @@ _DECLARATIONS = (
         columns=shared.QUESTION,
     ),
     SqlFunction(
-        name="mwem_answer", body=bodies.answer, section="Use a release", cost="nothing",
+        name="mwem_answer", section="Use a release", cost="nothing",
         purpose="Answers of a stored release to any workload, in its order. low and high: where the true answer is, "
                 "95 times in 100; measured: directly, in part or never.",
         example="FROM mwem_answer('adult_synthetic', workload)  ->  1, age > 40, NULL, 14211.7, 14180.2, 14251.9, "
@@ -164,14 +162,14 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_count", body=bodies.count, kind="scalar", section="Use a release", cost="nothing",
+        name="mwem_count", kind="scalar", section="Use a release", cost="nothing",
         purpose="One answer of a stored release.",
         example="SELECT mwem_count('adult_synthetic', 'age > 40')  ->  14211.7",
         parameters=(shared.OUTPUT, shared.PREDICATE),
         columns=(shared.ANSWER_VALUE,),
     ),
     SqlFunction(
-        name="mwem_count_interval", body=bodies.count_interval, kind="scalar", section="Use a release", cost="nothing",
+        name="mwem_count_interval", kind="scalar", section="Use a release", cost="nothing",
         purpose="The same with its interval, as a struct: answer, low, high, measured.",
         example="SELECT mwem_count_interval('adult_synthetic', 'age > 40')  ->  {'answer': 14211.7, 'low': 14180.2, "
                 "'high': 14251.9, 'measured': directly}",
@@ -179,7 +177,7 @@ _DECLARATIONS = (
         columns=(shared.ANSWER_VALUE, *shared.INTERVAL),
     ),
     SqlFunction(
-        name="mwem_average", body=bodies.average, section="Use a release", cost="nothing",
+        name="mwem_average", section="Use a release", cost="nothing",
         purpose="The average of a column, or of an expression, with its interval; of all rows, or of those for which "
                 "a condition is true.",
         example="FROM mwem_average('adult_synthetic', 'hours', given := 'sex = ''Female''')  ->  36.4, 36.1, 36.8, in "
@@ -193,7 +191,7 @@ _DECLARATIONS = (
         columns=(shared.ANSWER_VALUE, *shared.INTERVAL),
     ),
     SqlFunction(
-        name="mwem_quantile", body=bodies.quantile, kind="typed", section="Use a release", cost="nothing",
+        name="mwem_quantile", kind="typed", section="Use a release", cost="nothing",
         purpose="The median, or other quantiles, of a column with their intervals: the least value that so much of "
                 "the rows lies at most at. Values have the column's own type; rows without one do not count.",
         example="FROM mwem_quantile('adult_synthetic', 'age', [0.25, 0.5, 0.75])  ->  0.25, 28, 28, 29, directly; "
@@ -205,7 +203,7 @@ _DECLARATIONS = (
                                            "0 and below 1."),
             shared.GIVEN, shared.CONFIDENCE_LEVEL,
         ),
-        columns=columns_of(quantile.QUANTILE | dict.fromkeys(quantile.OF_ITS_TYPE, "the column's type"), {
+        columns=columns_of(QUANTILE | dict.fromkeys(OF_ITS_TYPE, "the column's type"), {
             "share": "The share that was asked for.",
             "answer": "The value that so much of the rows lies at most at, by the model; values off a list are left "
                       "out. NULL: there are no such rows.",
@@ -216,7 +214,7 @@ _DECLARATIONS = (
         }),
     ),
     SqlFunction(
-        name="mwem_quality", body=bodies.quality, section="Use a release",
+        name="mwem_quality", section="Use a release",
         cost="nothing; with compare it reads private rows, and the ledger notes it",
         purpose="Every query of a release's workload: whether it was measured, how wide its intervals are, with how "
                 "much noise and in which step. With summary := true scores of the whole release instead; with compare "
@@ -253,7 +251,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_weights", body=bodies.weights, kind="typed", section="Use a release", cost="nothing",
+        name="mwem_weights", kind="typed", section="Use a release", cost="nothing",
         purpose="The fractional weighting of a stored release over some attributes: a column each, and weight.",
         example="FROM mwem_weights('adult_synthetic', ['sex', 'race'])  ->  Female, White, 8640.2",
         parameters=(
@@ -266,7 +264,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_sample", body=bodies.sample, kind="typed", section="Use a release", cost="nothing",
+        name="mwem_sample", kind="typed", section="Use a release", cost="nothing",
         purpose="Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table "
                 "was; columns and types are those of the release.",
         example="FROM mwem_sample('adult_synthetic', rows := 10000, given := 'sex = ''Female'' AND age >= 65', seed "
@@ -281,7 +279,7 @@ _DECLARATIONS = (
         columns=(ResultColumn("<column>", "its type", "A column for each of the release."),),
     ),
     SqlFunction(
-        name="mwem_report", body=bodies.report, section="Use a release",
+        name="mwem_report", section="Use a release",
         cost="nothing; with compare it reads private rows, and the ledger notes it",
         purpose="One page about a stored release, for people: what is promised, what was measured, the workload's "
                 "answers and how sure they are. With compare := 'adult' the page shows true answers beside them and "
@@ -296,7 +294,7 @@ _DECLARATIONS = (
         columns=(*shared.FILE, ResultColumn("private", "BOOLEAN", "Whether the page may be published.")),
     ),
     SqlFunction(
-        name="mwem_export", body=bodies.export, section="Use a release", cost="nothing",
+        name="mwem_export", section="Use a release", cost="nothing",
         purpose="A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside "
                 "them, for people (.md) and as data (.json). Of a release of several tables, all of them.",
         example="CALL mwem_export('adult_synthetic', 'release.parquet')  ->  release.parquet, 48211; release.md, "
@@ -309,7 +307,7 @@ _DECLARATIONS = (
         columns=shared.FILE,
     ),
     SqlFunction(
-        name="mwem_withdraw", body=bodies.withdraw, section="Use a release",
+        name="mwem_withdraw", section="Use a release",
         cost="nothing, and nothing is given back; the ledger notes it",
         purpose="Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and "
                 "why. Its rows stay until you drop them; dropping them alone (DROP TABLE) keeps the release, which "
@@ -332,7 +330,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_compare", body=bodies.compare, section="Use a release",
+        name="mwem_compare", section="Use a release",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and "
                 "bounds alone put an answer off by. A table of several is compared by its joined rows.",
@@ -351,7 +349,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_budget", body=bodies.budget, section="Keep count", cost="nothing",
+        name="mwem_budget", section="Keep count", cost="nothing",
         purpose="Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.",
         example="CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1",
         parameters=(
@@ -367,7 +365,7 @@ _DECLARATIONS = (
         columns=shared.BUDGET,
     ),
     SqlFunction(
-        name="mwem_partition", body=bodies.partition, section="Keep count", cost="nothing",
+        name="mwem_partition", section="Keep count", cost="nothing",
         purpose="Declares a column whose value never changes in a row, as a month: from then on releases of views that "
                 "say WHERE month = '2025-01' and WHERE month = '2025-02' cost the larger of the two, not both "
                 "together. Called again, it shows what is left for each month.",
@@ -391,13 +389,13 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_ledger", body=bodies.ledger, section="Keep count", cost="nothing",
+        name="mwem_ledger", section="Keep count", cost="nothing",
         purpose="What was spent, by whom, when, on what, and what is left, over all attached databases.",
         example="FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...",
         columns=shared.LEDGER,
     ),
     SqlFunction(
-        name="mwem_policy", body=bodies.policy, section="Keep count", cost="nothing",
+        name="mwem_policy", section="Keep count", cost="nothing",
         purpose="Whether every private table of the current database needs a cap before it is released; shows it, or "
                 "sets it.",
         example="CALL mwem_policy(require_caps := true)  ->  census, true",
@@ -409,7 +407,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_public", body=bodies.public, section="Keep count", cost="nothing; the ledger notes it",
+        name="mwem_public", section="Keep count", cost="nothing; the ledger notes it",
         purpose="The curator's word that all rows of a table are public, so that private views may join it along its "
                 "key. Never for a table that was charged or capped.",
         example="CALL mwem_public('icd_codes')  ->  census, main, icd_codes, true",
@@ -423,7 +421,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_attach", body=attachments.attach, section="Other engines",
+        name="mwem_attach", module="attachments", section="Other engines",
         cost="nothing; the ledger of its tables is in the database that `ledger` names",
         purpose="Lets an alias stand for another engine's database, whose tables are then private tables: a "
                 "PostgreSQL server, Spark Connect, or a DuckDB file apart.",
@@ -442,14 +440,14 @@ _DECLARATIONS = (
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_detach", body=attachments.detach, section="Other engines", cost="nothing",
+        name="mwem_detach", module="attachments", section="Other engines", cost="nothing",
         purpose="Takes an alias back. Accounts, caps and releases stay.",
         example="CALL mwem_detach('warehouse')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",
         parameters=(shared.ALIAS,),
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_sources", body=attachments.sources, section="Other engines", cost="nothing",
+        name="mwem_sources", module="attachments", section="Other engines", cost="nothing",
         purpose="The sources that are attached: alias, kind, where they are (without secrets), and the database that "
                 "has their ledger.",
         example="FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import pytest
 import thresholds
 
+import mwem_sql
 from mwem_sql.releases.request import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +52,9 @@ TESTED_ELSEWHERE = {
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py",
     "mwem_sql/surface/declaration.py": "surface/test_spec.py",
     "mwem_sql/surface/bodies.py": "surface/test_functions.py",
+    "mwem_sql/surface/running.py": "surface/test_functions.py",
+    "mwem_sql/releases/columns.py": "project/test_declarations.py",
+    "mwem_sql/releases/grid.py": "releases/test_store.py",
     "mwem_sql/loop/room.py": "loop/test_strategy.py",
     "mwem_sql/releases/draft.py": "releases/test_plan.py",
     "mwem_sql/scan/profile.py": "scan/test_suggestion.py",
@@ -112,6 +119,31 @@ def test_every_module_says_what_it_owns() -> None:
 def test_modules_are_short() -> None:
     lengths = {name: len(text.splitlines()) for name, text in SOURCES.items()}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def imported_by(statement: str) -> set[str]:
+    """The modules that a fresh process has after a statement."""
+    text = f"{statement}\nimport sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", text], check=True, capture_output=True).stdout.decode().split())
+
+
+def test_who_uses_nothing_waits_for_nothing() -> None:
+    """To import the package imports none of what it needs, and to connect none of what does the work."""
+    front = imported_by("import mwem_sql")
+    assert not {name for name in front if name.startswith("mwem_sql.")} and not front & {"duckdb", "numpy", "sqlglot"}
+    connected = imported_by("import mwem_sql; mwem_sql.connect()")
+    work = {"surface.running", "surface.bodies", "releases.run", "kernel.kernel", "loop.loop", "model.state"}
+    assert not connected & {"opendp", "prompt_toolkit", *(f"mwem_sql.{name}" for name in work)}
+
+
+def test_the_front_door_has_what_type_checkers_see() -> None:
+    block = next(node for node in TREES["mwem_sql/__init__.py"].body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen.keys() == set(mwem_sql.__all__) <= set(dir(mwem_sql))
+    for name, module in seen.items():
+        assert getattr(mwem_sql, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        mwem_sql.nothing  # noqa: B018
 
 
 def test_every_module_has_its_test_file() -> None:

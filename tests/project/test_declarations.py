@@ -17,8 +17,8 @@ from sqlglot import exp
 
 import mwem_sql
 from mwem_sql.platform.metadata import _PYTHON, declared
+from mwem_sql.releases.columns import SUMMARY_TYPES, Summary
 from mwem_sql.releases.request import OPTIONS, Request
-from mwem_sql.releases.summary import SUMMARY_TYPES, Summary
 from mwem_sql.surface import declaration
 from mwem_sql.surface.spec import FUNCTIONS
 from mwem_sql.workload import Query, Workload

@@ -18,7 +18,7 @@ from mwem_sql.errors import OutputError, TableError
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform.catalog import Name, Place
-from mwem_sql.releases import reuse, store
+from mwem_sql.releases import grid, reuse, store
 from mwem_sql.synthesis.values import SyntheticRows
 from mwem_sql.workload import Workload
 
@@ -51,9 +51,7 @@ def test_classes_survive_as_json(connect: Open) -> None:
     )
     mwem_sql.release(con, "t", "w", 1, rows=3)
     found = load(con, "t_synthetic").classes
-    again = store.classes_from_json(
-        load(con, "t_synthetic").domain, json.loads(json.dumps(store.classes_to_json(found)))
-    )
+    again = grid.from_json(load(con, "t_synthetic").domain, json.loads(json.dumps(grid.to_json(found))))
     for name, own in found.items():
         other = again[name]
         assert own.attribute == other.attribute

@@ -13,7 +13,8 @@ from conftest import Connection
 import mwem_sql
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
-from mwem_sql.releases.summary import SUMMARY_TYPES, Cut, comment
+from mwem_sql.releases.columns import SUMMARY_TYPES
+from mwem_sql.releases.summary import Cut, comment
 from mwem_sql.workload import Query, Workload
 
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import Connection
 
 import mwem_sql
-from mwem_sql.releases.summary import Summary
+from mwem_sql.releases.columns import Summary
 from mwem_sql.surface.api import release_html, rounded
 
 MADE = Summary(

@@ -42,7 +42,6 @@ def test_a_declaration_is_all_that_a_macro_needs() -> None:
         cost="nothing",
         parameters=(Parameter("what", None, TEXT, "What."), Parameter("rows", "1", VALUE, "How many.")),
         columns=(ResultColumn("colour", "VARCHAR", "Which."),),
-        body=list,
     )
     lines = [
         "Is new.",
