@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import duckdb
 
-from mwem_sql.accounting import journal
+from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.accounts import Books, Identity, TableCarrier, identity_of, moved_keys, unit_key
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
@@ -103,12 +103,12 @@ class Ledger:
         return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
 
     def unfinished(self, request: str, output: Name) -> Row | None:
-        """The latest private entry of a request that was charged and did not come to its end."""
+        """The latest private entry of a request, charged for these rows, that did not come to its end."""
         ending = fold(f".{output.schema}.{output.table}")
         rows = [
             row
             for row in self.journal.entries.values()
-            if (row["request"], row["private"]) == (request, True)
+            if (row["request"], row["private"], row["account"]) == (request, True, self.account)
             and row["status"] != "done"
             and fold(row["output"]).endswith(ending)
         ]
@@ -148,10 +148,7 @@ class Ledger:
     ) -> Receipt:
         """Write what `debit` commits: to be called in its transaction, on a ledger that was read in it."""
         self._check_whole()
-        if charge.unit is not None and not charge.computed:
-            charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
-        if charge.partition != self.partition:  # declared or taken back since the charge was worked out
-            charge = replace(charge, scope=None, partition=None)
+        charge = self._marked(con, charge)
         if charge.partition is not None and self.books.is_known_by_name_only(self.home, self.identity):
             self._unit_id(con, charge.partition.name)  # the table was replaced: its column is marked again
         self._check_cap(charge, private=private)
@@ -160,15 +157,44 @@ class Ledger:
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
 
+    def take_up(self, con: duckdb.DuckDBPyConnection, row: Row, charge: Charge) -> Receipt:
+        """Open an unfinished entry again, so that its release goes on. It is charged already: nothing is added.
+
+        A BudgetError if its release now is not what was charged.
+        """
+        self._prepare(con)
+        return journal.committed(con, lambda: self.at(con).enter_again(con, row, charge))
+
+    def enter_again(self, con: duckdb.DuckDBPyConnection, row: Row, charge: Charge) -> Receipt:
+        """Write what `take_up` commits: to be called in its transaction, as `enter`."""
+        self._check_whole()
+        charge, before = self._marked(con, charge), self.journal.charge_of(row)
+        if not before.covers(charge):
+            raise self._refused(
+                f"is not what this request was charged for on {row['started']:%Y-%m-%d %H:%M:%S} UTC: the unit, or the"
+                " rows that its views can have, are others now",
+                "call again when they are as they were, at no further cost; or give a new version := '...' to charge it"
+                " anew",
+            )
+        journal.append(con, self.home, {"event": "resume", "entry": row["entry"]})
+        return Receipt(row["entry"], row["account"], before, self.journal.balance(row["account"]))
+
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
 
         Whether a release counts in epsilon or rho is decided after its debit, which is for the more costly of both.
+        What a release has drawn is needed no more once it is done.
         """
         line: Row = {"event": "end", "entry": entry, "status": status}
         if rho is not None:
             line["rho_exact"] = str(rho)
-        journal.committed(con, lambda: journal.append(con, self.home, line))
+
+        def write() -> None:
+            journal.append(con, self.home, line)
+            if status == "done":
+                draws.drop(con, self.home, entry)
+
+        journal.committed(con, write)
 
     @contextmanager
     def note(
@@ -248,6 +274,14 @@ class Ledger:
             return
         account = self._open_account(con)
         journal.append(con, self.home, line | {"account": account, **_named(self._first_name(account))})
+
+    def _marked(self, con: duckdb.DuckDBPyConnection, charge: Charge) -> Charge:
+        """A charge with what its unit is known by, and with a scope only of the column that is declared now."""
+        if charge.unit is not None and not charge.computed:
+            charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
+        if charge.partition != self.partition:  # declared or taken back since the charge was worked out
+            charge = replace(charge, scope=None, partition=None)
+        return charge
 
     def _check_whole(self) -> None:
         if self.journal.fault is not None:

@@ -22,6 +22,7 @@ from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
 from mwem_sql.kernel.scales import MANY_CANDIDATES, Kind, noise_scale, selection_scale, zcdp_rho
@@ -88,7 +89,7 @@ def kernel(answers: list[list[int]], kind: Kind, noise: Noise, trials: int) -> K
     account = Accountant(
         kind, trials * share_of(kind), Budget(Fraction(10**6), Fraction(0) if kind == "pure" else DELTA)
     )
-    return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, noise)
+    return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, Draws(noise))
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def test_select_from_many(trials: int) -> None:
             np.repeat(np.array([4, 5]) + canary, MANY_CANDIDATES // 2),
             np.ones(MANY_CANDIDATES, dtype=np.int64),
             account,
-            OpenDPNoise(),
+            Draws(OpenDPNoise()),
         )
         chosen = [
             own.select(
