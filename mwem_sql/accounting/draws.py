@@ -31,7 +31,7 @@ def read(con: duckdb.DuckDBPyConnection, home: str, entry: str) -> list[Draw]:
 
 def storing(con: duckdb.DuckDBPyConnection, home: str, entry: str, stored: Sequence[Draw]) -> Callable[[Draw], None]:
     """Store draws behind those that are there, each by a statement that is committed when it returns."""
-    _, write, _ = _statements(home)
+    (write,) = con.extract_statements(_statements(home)[1])  # parsed once: it runs for every draw
     count = len(stored)
 
     def store(draw: Draw) -> None:
