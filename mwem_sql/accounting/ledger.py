@@ -102,18 +102,6 @@ class Ledger:
                 out[text] = out.get(text, Fraction(0)) + Fraction(row["epsilon_exact"])
         return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
 
-    def unfinished(self, request: str, output: Name) -> Row | None:
-        """The latest private entry of a request, charged for these rows, that did not come to its end."""
-        ending = fold(f".{output.schema}.{output.table}")
-        rows = [
-            row
-            for row in self.journal.entries.values()
-            if (row["request"], row["private"], row["account"]) == (request, True, self.account)
-            and row["status"] != "done"
-            and fold(row["output"]).endswith(ending)
-        ]
-        return max(rows, key=lambda row: row["started"], default=None)
-
     def check_writable(self, databases: Mapping[str, Database], place: Place, function: str) -> None:
         if databases[self.home].read_only:
             what = (
@@ -147,8 +135,8 @@ class Ledger:
         self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str | None, *, private: bool, **facts: str | None
     ) -> Receipt:
         """Write what `debit` commits: to be called in its transaction, on a ledger that was read in it."""
-        self._check_whole()
-        charge = self._marked(con, charge)
+        self.check_whole()
+        charge = self.marked(con, charge)
         if charge.partition is not None and self.books.is_known_by_name_only(self.home, self.identity):
             self._unit_id(con, charge.partition.name)  # the table was replaced: its column is marked again
         self._check_cap(charge, private=private)
@@ -156,28 +144,6 @@ class Ledger:
         entry = self._open(con, account, charge, output, private=private, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
-
-    def take_up(self, con: duckdb.DuckDBPyConnection, row: Row, charge: Charge) -> Receipt:
-        """Open an unfinished entry again, so that its release goes on. It is charged already: nothing is added.
-
-        A BudgetError if its release now is not what was charged.
-        """
-        self._prepare(con)
-        return journal.committed(con, lambda: self.at(con).enter_again(con, row, charge))
-
-    def enter_again(self, con: duckdb.DuckDBPyConnection, row: Row, charge: Charge) -> Receipt:
-        """Write what `take_up` commits: to be called in its transaction, as `enter`."""
-        self._check_whole()
-        charge, before = self._marked(con, charge), self.journal.charge_of(row)
-        if not before.covers(charge):
-            raise self._refused(
-                f"is not what this request was charged for on {row['started']:%Y-%m-%d %H:%M:%S} UTC: the unit, or the"
-                " rows that its views can have, are others now",
-                "call again when they are as they were, at no further cost; or give a new version := '...' to charge it"
-                " anew",
-            )
-        journal.append(con, self.home, {"event": "resume", "entry": row["entry"]})
-        return Receipt(row["entry"], row["account"], before, self.journal.balance(row["account"]))
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
@@ -231,7 +197,7 @@ class Ledger:
 
     def confirm_files(self, con: duckdb.DuckDBPyConnection) -> None:
         """The curator's word for files that were replaced: to be called in a transaction, as `enter`."""
-        self._check_whole()
+        self.check_whole()
         self._give_keys(con, moved_keys(self.journal, self.identity))
 
     def enter_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
@@ -262,7 +228,7 @@ class Ledger:
 
     def enter_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> None:
         """Write what `set_partition` commits: to be called in a transaction, as `enter`."""
-        self._check_whole()
+        self.check_whole()
         line: Row = {"event": "partition"}
         if column is not None:
             line |= {"partition_by": column.name, "partition_type": column.type}
@@ -275,15 +241,16 @@ class Ledger:
         account = self._open_account(con)
         journal.append(con, self.home, line | {"account": account, **_named(self._first_name(account))})
 
-    def _marked(self, con: duckdb.DuckDBPyConnection, charge: Charge) -> Charge:
-        """A charge with what its unit is known by, and with a scope only of the column that is declared now."""
+    def marked(self, con: duckdb.DuckDBPyConnection, charge: Charge) -> Charge:
+        """A charge with what its unit is known by, and a scope of the column that is declared now: in a transaction."""
         if charge.unit is not None and not charge.computed:
             charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
         if charge.partition != self.partition:  # declared or taken back since the charge was worked out
             charge = replace(charge, scope=None, partition=None)
         return charge
 
-    def _check_whole(self) -> None:
+    def check_whole(self) -> None:
+        """Nothing is written to a journal whose chain does not hold."""
         if self.journal.fault is not None:
             raise refuse(
                 BudgetError,

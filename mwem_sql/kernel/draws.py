@@ -58,7 +58,7 @@ class Draws:
             self._asked.update(len(content).to_bytes(8, "little"))
             self._asked.update(content)
 
-    def take(self, draw: Callable[[], bytes], *asked: object) -> bytes:
+    def take(self, draw: Callable[[], bytes], *arguments: object) -> bytes:
         """Give what is stored for this step; or draw, and store it before anybody sees it.
 
         To be called after the share was debited, whether it is stored or not.
@@ -68,7 +68,7 @@ class Draws:
             looked at. A new one is stored before it is used, and between both nothing happens that depends on it. If it
             could not be stored it is dropped here, and the next run draws anew.
         """
-        self.note(*asked)
+        self.note(*arguments)
         self._count += 1
         step = self._asked.hexdigest()
         if self._stored:

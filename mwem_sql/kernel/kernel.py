@@ -193,8 +193,8 @@ class Kernel:
                 return int(places[noise.select_many(Scores.of(scores), calibrated.scale)])
             return int(places[noise.select(scores, calibrated.scale, kind)])
 
-        asked = ("select", is_open, news, given, offsets, *(chunk for *_, chunk in expected))
-        (query,) = self.__spend(share, calibrated, lambda: np.array([draw()], dtype=np.int64), *asked)
+        arguments = ("select", is_open, news, given, offsets, *(chunk for *_, chunk in expected))
+        (query,) = self.__spend(share, calibrated, lambda: np.array([draw()], dtype=np.int64), *arguments)
         shielded(self.__rescore)  # where the draw was stored: what is pending must not pile up
         return Selection(int(query), calibrated.scale, multipliers)
 
@@ -285,16 +285,16 @@ class Kernel:
         return _noisy(value / (terms * grid), calibrated, kind, share, terms * grid)
 
     def __spend(
-        self, share: Fraction, calibrated: Calibrated, draw: Callable[[], Integers], *asked: object
+        self, share: Fraction, calibrated: Calibrated, draw: Callable[[], Integers], *arguments: object
     ) -> Integers:
         """Debit a share, draw or give what is stored of this step, and record what the draw cost.
 
         Privacy:
-            The only place where a draw runs, always after its debit. What is `asked` are all public arguments: a stored
+            The only place where a draw runs, always after its debit. Its arguments are public: a stored
             draw stands for the same mechanism only, and has the same cost.
         """
         self.__accountant.debit(share)
-        arguments = (*asked, share, calibrated.scale, self.__accountant.kind)
+        arguments = (*arguments, share, calibrated.scale, self.__accountant.kind)
         values = self.__draws.take(lambda: np.asarray(draw(), dtype="<i8").tobytes(), *arguments)
         self.__accountant.record(calibrated.map, share)
         return np.frombuffer(values, dtype="<i8").astype(np.int64, copy=False)

@@ -14,14 +14,16 @@ from fractions import Fraction
 
 import duckdb
 
-from mwem_sql.accounting import draws
+from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
-from mwem_sql.errors import RELEASE
+from mwem_sql.errors import RELEASE, BudgetError, refuse
 from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.noise import Noise
-from mwem_sql.platform import calls
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import calls, metadata
 from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import Row
 from mwem_sql.platform.session import Session, lock
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
@@ -69,12 +71,12 @@ def opened(
     # One call at a time: what another one of this process has open is not unfinished. No other process can open a file
     # that this one writes to, so that nobody goes on with an entry which is not done by then.
     with lock(f"mwem.entry {fingerprint.hash}"):
-        unfinished = ledger.unfinished(fingerprint.hash, output) if is_private else None
+        unfinished = unfinished_entry(ledger, fingerprint.hash, output) if is_private else None
         if unfinished is not None:  # as it is now that no other call has it
-            unfinished = ledger.at(session.cursor()).unfinished(fingerprint.hash, output)
+            unfinished = unfinished_entry(ledger.at(session.cursor()), fingerprint.hash, output)
         calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
         if unfinished is not None:
-            receipt = ledger.take_up(session.cursor(), unfinished, charge)
+            receipt = take_up(session.cursor(), ledger, unfinished, charge)
         else:
             receipt = ledger.debit(
                 session.cursor(),
@@ -106,6 +108,46 @@ def opened(
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
                 ledger.close(session.cursor(), receipt.entry, status, rho)
+
+
+def unfinished_entry(ledger: Ledger, request: str, output: Name) -> Row | None:
+    """The latest private entry of a request, charged for these rows, that did not come to its end."""
+    ending = fold(f".{output.schema}.{output.table}")
+    rows = [
+        row
+        for row in ledger.journal.entries.values()
+        if (row["request"], row["private"], row["account"]) == (request, True, ledger.account)
+        and row["status"] != "done"
+        and fold(row["output"]).endswith(ending)
+    ]
+    return max(rows, key=lambda row: row["started"], default=None)
+
+
+def take_up(con: duckdb.DuckDBPyConnection, ledger: Ledger, row: Row, charge: Charge) -> Receipt:
+    """Open an unfinished entry again, so that its release goes on. It is charged already: nothing is added.
+
+    A BudgetError if its release now is not what was charged.
+    """
+
+    def write() -> Receipt:
+        there = ledger.at(con)
+        there.check_whole()
+        before = there.journal.charge_of(row)
+        if not before.covers(there.marked(con, charge)):
+            raise refuse(
+                BudgetError,
+                RELEASE,
+                f"table ({ledger.identity.table}) is not what this request was charged for on"
+                f" {row['started']:%Y-%m-%d %H:%M:%S} UTC: the unit, or the rows that its views can have, are others"
+                " now",
+                "call again when they are as they were, at no further cost; or give a new version := '...' to charge it"
+                " anew",
+            )
+        journal.append(con, ledger.home, {"event": "resume", "entry": row["entry"]})
+        return Receipt(row["entry"], row["account"], before, there.journal.balance(row["account"]))
+
+    metadata.prepare(con, ledger.home, "ledger.sql")
+    return journal.committed(con, write)
 
 
 def charged(request: Request, outputs: str) -> str:
