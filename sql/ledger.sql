@@ -3,12 +3,12 @@
 -- Example: SELECT table_name, epsilon, status FROM mwem.ledger  ->  adult, 0.5, done
 
 -- One line for each event, in order: lines are added and never changed. Two writers at once take the same number, and
--- one of them tries again: that is what keeps a cap. Events: entry (a charge or a note begins), end (it ends), cap (one
--- is set), key (a key belongs to an account from now on), policy (one is set), partition (a column is declared, by whose
+-- one of them tries again: that is what keeps a cap. Events: entry (a charge or a note begins), end (it ends), resume (it
+-- goes on after all), cap (one is set), key (a key belongs to an account from now on), policy (one is set), partition (a column is declared, by whose
 -- values charges add up from now on, or taken back).
 CREATE TABLE IF NOT EXISTS journal (
     number BIGINT PRIMARY KEY,          -- from 1, without a gap
-    event VARCHAR NOT NULL,             -- entry, end, cap, key, policy or partition
+    event VARCHAR NOT NULL,             -- entry, end, resume, cap, key, policy, public or partition
     moment TIMESTAMP NOT NULL,          -- when, in UTC
     who VARCHAR NOT NULL,               -- the name of the process's user id
     claimed VARCHAR,                    -- who the environment says that it was, if somebody else
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS journal (
     database_name VARCHAR,              -- as it was called then; empty: that of the journal. Of a key, a path or empty
     schema_name VARCHAR,
     table_name VARCHAR,
-    entry VARCHAR,                      -- of an entry and its end
+    entry VARCHAR,                      -- of an entry, its end, and where it goes on
     output VARCHAR,
     action VARCHAR,                     -- the function that was called
     status VARCHAR,                     -- of an end: done or failed
@@ -51,17 +51,32 @@ CREATE TABLE IF NOT EXISTS journal_head (
 );
 INSERT INTO journal_head SELECT 0, '' WHERE NOT EXISTS (FROM journal_head);
 
+-- What an entry has drawn that did not come to its end: a line for each draw, with its noise, so that it is private by
+-- what the entry was charged. The release goes on from these when it is called again; they go when it is stored.
+CREATE TABLE IF NOT EXISTS draws (
+    entry VARCHAR NOT NULL,
+    number INTEGER NOT NULL,            -- from 1, without a gap
+    step VARCHAR NOT NULL,              -- hash of all that was asked up to this draw
+    "values" BLOB NOT NULL,             -- whole numbers of 8 bytes; of values that were discovered, JSON
+    made_by VARCHAR NOT NULL,           -- versions of packages, for people
+    PRIMARY KEY (entry, number)
+);
+
 -- The entries of the journal, each with its end. A status is open, done or failed; all of them count.
 CREATE VIEW IF NOT EXISTS ledger AS
 SELECT
     line.entry, line.database_name, line.schema_name, line.table_name, line.output, line.epsilon, line.delta,
     line.epsilon_exact, line.delta_exact, line.private, line.action,
-    CASE WHEN last.number IS NULL THEN 'open' ELSE last.status END AS status,
-    line.moment AS started, last.moment AS finished,
+    CASE WHEN last.event = 'end' THEN last.status ELSE 'open' END AS status,
+    line.moment AS started, CASE WHEN last.event = 'end' THEN last.moment END AS finished,
     coalesce(last.rho_exact, line.rho_exact) AS rho_exact, line.unit, line.rows_per_unit, line.request, line.who,
     line.account, line.unit_is_computed, line.unit_id, line.claimed, line.version, line.workload, line.reason,
     line.failure_exact, line.partition_by, line.partition, line.partition_exact
-FROM journal AS line LEFT JOIN journal AS last ON last.entry = line.entry AND last.event = 'end'
+FROM journal AS line
+LEFT JOIN (
+    SELECT entry, max(number) AS number FROM journal WHERE event IN ('end', 'resume') GROUP BY entry
+) AS newest ON newest.entry = line.entry
+LEFT JOIN journal AS last ON last.number = newest.number
 WHERE line.event = 'entry' ORDER BY line.number;
 
 -- The cap of each account: the last that was set; and the column by whose values its charges add up, if there is one.

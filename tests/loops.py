@@ -18,6 +18,7 @@ from strategies import Floats, domains, queries, seeds
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import Kind
@@ -143,7 +144,7 @@ def run(
     answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     how = shares(problem, rounds, budget)
     accountant = how.composition.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)
+    outcome = mwem(Kernel(*flat(answers), accountant, Draws(noise), how.composition.sensitivity), problem, how)
     accountant.settle()
     return outcome, accountant
 
@@ -227,6 +228,6 @@ def planned(
         how = how.with_first(first).with_rounds(rounds)
     answers = [(oracle.dense_query(query, shape_of(problem)) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, noise, how.composition.sensitivity), problem, how)
+    outcome = mwem(Kernel(*flat(answers), accountant, Draws(noise), how.composition.sensitivity), problem, how)
     accountant.settle()
     return outcome, accountant, how

@@ -84,6 +84,12 @@ class Charge:
         rho = max(self.rho, zcdp_rho(self.budget.epsilon, self.budget.delta))
         return replace(self, budget=budget, rho=rho + threshold.rho, failure=threshold.failure)
 
+    def covers(self, other: Charge) -> bool:
+        """Whether another charge for the same rows takes no more, of the same units and of no other values."""
+        is_same = replace(self, rho=other.rho, scope=other.scope, partition=other.partition) == other
+        is_within = self.scope is None or (self.scope, self.partition) == (other.scope, other.partition)
+        return is_same and is_within and other.rho <= self.rho
+
     @property
     def protects(self) -> str:
         return protected(self.unit, self.rows_per_unit) + (", as a view computes it" if self.computed else "")

@@ -59,6 +59,8 @@ class Journal:
                 entry = out[line["entry"]]
                 entry.update(status=line["status"], finished=line["moment"])
                 entry["rho_exact"] = line["rho_exact"] or entry["rho_exact"]
+            elif line["event"] == "resume" and line["entry"] in out:
+                out[line["entry"]].update(status="open", finished=None)
         return out
 
     @cached_property
@@ -120,6 +122,11 @@ class Journal:
         partition = self.partition(account)
         with legible(damaged(self.home)):
             return [_charge(row, partition) for row in self.charge_rows(account)]
+
+    def charge_of(self, row: Row) -> Charge:
+        """The charge of an entry, as it counts now."""
+        with legible(damaged(self.home)):
+            return _charge(row, self.partition(row["account"]))
 
     def balance(self, account: str | None) -> Balance:
         """What all private entries of an account add up to, whatever became of them."""

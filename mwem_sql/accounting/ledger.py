@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import duckdb
 
-from mwem_sql.accounting import journal
+from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.accounts import (
     Books,
     Carrier,
@@ -111,18 +111,6 @@ class Ledger:
                 out[text] = out.get(text, Fraction(0)) + Fraction(row["epsilon_exact"])
         return ", ".join(f"{name} (epsilon {float(spent):g})" for name, spent in out.items()) or None
 
-    def unfinished(self, request: str, output: Name) -> Row | None:
-        """The latest private entry of a request that was charged and did not come to its end."""
-        ending = fold(f".{output.schema}.{output.table}")
-        rows = [
-            row
-            for row in self.journal.entries.values()
-            if (row["request"], row["private"]) == (request, True)
-            and row["status"] != "done"
-            and fold(row["output"]).endswith(ending)
-        ]
-        return max(rows, key=lambda row: row["started"], default=None)
-
     def check_writable(self, databases: Mapping[str, Database], place: Place, function: str) -> None:
         if databases[self.home].read_only:
             what = (
@@ -156,11 +144,8 @@ class Ledger:
         self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str | None, *, private: bool, **facts: str | None
     ) -> Receipt:
         """Write what `debit` commits: to be called in its transaction, on a ledger that was read in it."""
-        self._check_whole()
-        if charge.unit is not None and not charge.computed:
-            charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
-        if charge.partition != self.partition:  # declared or taken back since the charge was worked out
-            charge = replace(charge, scope=None, partition=None)
+        self.check_whole()
+        charge = self.marked(con, charge)
         if charge.partition is not None and self.books.is_known_by_name_only(self.home, self.identity):
             self._unit_id(con, charge.partition.name)  # the table was replaced: its column is marked again
         self._check_cap(charge, private=private)
@@ -173,11 +158,18 @@ class Ledger:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
 
         Whether a release counts in epsilon or rho is decided after its debit, which is for the more costly of both.
+        What a release has drawn is needed no more once it is done.
         """
         line: Row = {"event": "end", "entry": entry, "status": status}
         if rho is not None:
             line["rho_exact"] = str(rho)
-        journal.committed(con, lambda: journal.append(con, self.home, line))
+
+        def write() -> None:
+            journal.append(con, self.home, line)
+            if status == "done":
+                draws.drop(con, self.home, entry)
+
+        journal.committed(con, write)
 
     @contextmanager
     def note(
@@ -214,7 +206,7 @@ class Ledger:
 
     def confirm_files(self, con: duckdb.DuckDBPyConnection) -> None:
         """The curator's word for files that were replaced: to be called in a transaction, as `enter`."""
-        self._check_whole()
+        self.check_whole()
         self._give_keys(con, moved_keys(self.journal, self.identity))
 
     def enter_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
@@ -245,7 +237,7 @@ class Ledger:
 
     def enter_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> None:
         """Write what `set_partition` commits: to be called in a transaction, as `enter`."""
-        self._check_whole()
+        self.check_whole()
         line: Row = {"event": "partition"}
         if column is not None:
             line |= {"partition_by": column.name, "partition_type": column.type}
@@ -258,7 +250,16 @@ class Ledger:
         account = self._open_account(con)
         journal.append(con, self.home, line | {"account": account, **_named(self._first_name(account))})
 
-    def _check_whole(self) -> None:
+    def marked(self, con: duckdb.DuckDBPyConnection, charge: Charge) -> Charge:
+        """A charge with what its unit is known by, and a scope of the column that is declared now: in a transaction."""
+        if charge.unit is not None and not charge.computed:
+            charge = replace(charge, unit_id=self._unit_id(con, charge.unit, is_table=charge.rows_per_unit is None))
+        if charge.partition != self.partition:  # declared or taken back since the charge was worked out
+            charge = replace(charge, scope=None, partition=None)
+        return charge
+
+    def check_whole(self) -> None:
+        """Nothing is written to a journal whose chain does not hold."""
         if self.journal.fault is not None:
             raise refuse(
                 BudgetError,

@@ -32,7 +32,8 @@ class AccountingError(BudgetError):
 class Accountant:
     """Keeps the shares that were debited and the costs that OpenDP's maps gave, both as exact sums.
 
-    A step debits its share, draws, and records its map. A debit is never undone: a draw that failed may have been seen.
+    A step debits its share, draws, and records its map. A debit is never undone, whatever became of the
+    draw.
     """
 
     def __init__(self, kind: Kind, limit: Fraction, budget: Budget | None = None) -> None:

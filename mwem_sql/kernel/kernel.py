@@ -13,20 +13,19 @@ most one cell of a query and adds there at most the query's bound b in absolute 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast, final
+from typing import Any, Final, NoReturn, SupportsIndex, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mwem_sql.algebra.arrays import Flags, Floats, Integers, Numbers
 from mwem_sql.algebra.measurement import NoisyValues
-from mwem_sql.errors import RELEASE, EngineError, MwemError, refuse
+from mwem_sql.errors import MwemError, refuse
 from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.draws import Draws, shielded
 from mwem_sql.kernel.exponential import BATCH, Scores
-from mwem_sql.kernel.noise import Noise
 from mwem_sql.kernel.scales import (
     SATURATION,
     Calibrated,
@@ -37,8 +36,6 @@ from mwem_sql.kernel.scales import (
     selection_scale,
     variance,
 )
-
-Result = TypeVar("Result")
 
 # Unequal weights are rounded to thousandths of the largest.
 WEIGHT_GRID: Final = 1000
@@ -78,7 +75,7 @@ class Kernel:
     """
 
     __slots__ = (
-        "__accountant", "__bounds", "__cells", "__flat", "__noise", "__pending", "__scores", "__sensitivity",
+        "__accountant", "__bounds", "__cells", "__draws", "__flat", "__pending", "__scores", "__sensitivity",
         "__starts", "__weights",
     )  # fmt: skip
 
@@ -87,7 +84,7 @@ class Kernel:
         answers: Integers,
         cells: Sequence[int] | Integers,
         accountant: Accountant,
-        noise: Noise,
+        draws: Draws,
         sensitivity: int = 1,
         bounds: Sequence[int] | None = None,
     ) -> None:
@@ -124,9 +121,10 @@ class Kernel:
         # its weight.
         self.__scores = Scores(sizes.size)
         self.__weights: Floats = np.zeros(sizes.size)
-        self.__pending: list[tuple[Integers, Floats, Integers]] = []
+        self.__pending: list[tuple[Integers, Integers, Integers]] = []
         self.__accountant = accountant
-        self.__noise = noise
+        self.__draws = draws
+        draws.note(sizes, limits, sensitivity)
         self.__sensitivity = sensitivity
 
     def count_in_rho(self, limit: Fraction) -> None:
@@ -162,7 +160,7 @@ class Kernel:
         if not count:
             raise _refuse("the candidates must be one or more numbers of queries", "stop when every query is measured")
         news = self.__numbers(candidates if changed is None else changed, "changed queries")
-        expected = _chunks(approximations, self.__cells[news])
+        expected = [(begin, end, _rounded(chunk)) for begin, end, chunk in _chunks(approximations, self.__cells[news])]
         offsets = _rounded(_finite(penalties, news.size, "penalties"))
         given = _finite(weights, news.size, "weights")
         if given.size and given.min() <= 0:
@@ -181,20 +179,24 @@ class Kernel:
         calibrated = many_scale(share, unit, kind) if many else selection_scale(share, unit, kind)
 
         def draw() -> int:
+            noise = self.__draws.noise
             self.__rescore()
             self.__scores.open(is_open)
             if many and multipliers.size == 1:
-                return self.__noise.select_many(self.__scores, calibrated.scale)
+                return noise.select_many(self.__scores, calibrated.scale)
             places = np.flatnonzero(is_open)
             scores = self.__scores.values[places]
             if multipliers.size > 1:
                 ceilings = SATURATION // multipliers
                 scores = np.clip(scores, -ceilings, ceilings) * multipliers
             if many:
-                return int(places[self.__noise.select_many(Scores.of(scores), calibrated.scale)])
-            return int(places[self.__noise.select(scores, calibrated.scale, kind)])
+                return int(places[noise.select_many(Scores.of(scores), calibrated.scale)])
+            return int(places[noise.select(scores, calibrated.scale, kind)])
 
-        return Selection(self.__spend(share, calibrated, draw), calibrated.scale, multipliers)
+        arguments = ("select", is_open, news, given, offsets, *(chunk for *_, chunk in expected))
+        (query,) = self.__spend(share, calibrated, lambda: np.array([draw()], dtype=np.int64), *arguments)
+        shielded(self.__rescore)  # where the draw was stored: what is pending must not pile up
+        return Selection(int(query), calibrated.scale, multipliers)
 
     def measure(self, query: int, share: Fraction, parts: NDArray[np.integer[Any]] | None = None) -> NoisyValues:
         """Answer one query with noise on each of its cells; or on each part of a partition of them.
@@ -228,11 +230,9 @@ class Kernel:
                 sums = np.zeros(int(numbers.max()) + 1, dtype=np.int64)
                 np.add.at(sums, numbers, answers)
                 answers = sums
-            return self.__noise.add_noise(answers, calibrated.scale, kind)
+            return self.__draws.noise.add_noise(answers, calibrated.scale, kind)
 
-        values = self.__spend(share, calibrated, draw)
-        values.setflags(write=False)
-        return _noisy(values, calibrated, kind, share)
+        return _noisy(self.__spend(share, calibrated, draw, "measure", query, numbers), calibrated, kind, share)
 
     def certify(
         self,
@@ -270,7 +270,7 @@ class Kernel:
         kind, terms = self.__accountant.kind, chosen.size if rank is None else 1
         calibrated = noise_scale(share, terms * self.__sensitivity * grid, kind)
 
-        def draw() -> int:
+        def draw() -> Integers:
             inside = np.cumsum(first) - first
             saturation = _HEADROOM // int(self.__cells.max())
             errors = np.clip(guess, -saturation, saturation)
@@ -279,21 +279,25 @@ class Kernel:
             each = np.minimum(together.reduceat(np.abs(errors, out=errors), inside), _LARGEST_ERROR)
             each = np.minimum(each * grid // bounds, _LARGEST_PART)
             figure = each.sum() if rank is None else np.sort(each)[-rank]
-            return int(self.__noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)[0])
+            return self.__draws.noise.add_noise(np.array([figure], dtype=np.int64), calibrated.scale, kind)
 
-        value = self.__spend(share, calibrated, draw)
-        return _noisy(np.array([value / (terms * grid)]), calibrated, kind, share, terms * grid)
+        value = self.__spend(share, calibrated, draw, "certify", chosen, first, guess, rank)
+        return _noisy(value / (terms * grid), calibrated, kind, share, terms * grid)
 
-    def __spend(self, share: Fraction, calibrated: Calibrated, draw: Callable[[], Result]) -> Result:
-        """Debit a share, draw, and record what the draw cost.
+    def __spend(
+        self, share: Fraction, calibrated: Calibrated, draw: Callable[[], Integers], *arguments: object
+    ) -> Integers:
+        """Debit a share, draw or give what is stored of this step, and record what the draw cost.
 
         Privacy:
-            The only place where a draw runs, always after its debit.
+            The only place where a draw runs, always after its debit. Its arguments are public: a stored
+            draw stands for the same mechanism only, and has the same cost.
         """
         self.__accountant.debit(share)
-        result = shielded(draw)
+        arguments = (*arguments, share, calibrated.scale, self.__accountant.kind)
+        values = self.__draws.take(lambda: np.asarray(draw(), dtype="<i8").tobytes(), *arguments)
         self.__accountant.record(calibrated.map, share)
-        return result
+        return np.frombuffer(values, dtype="<i8").astype(np.int64, copy=False)
 
     def __rescore(self) -> None:
         """Bring the scores, before multipliers, up to date with all approximations that have come in."""
@@ -304,7 +308,7 @@ class Kernel:
             for begin, end in _batches(cells):
                 part, inside = chosen[begin:end], firsts[begin:end] - firsts[begin]
                 size = int(inside[-1] + cells[end - 1])
-                guess = np.clip(_rounded(expected[firsts[begin] : firsts[begin] + size]), -saturation, saturation)
+                guess = np.clip(expected[firsts[begin] : firsts[begin] + size], -saturation, saturation)
                 guess -= self.__flat[_spans(self.__starts[part], cells[begin:end], inside)]
                 # Sums stay below 2^62 and less a penalty below 2^63, so no intermediate wraps around.
                 sums = _sums(np.abs(guess, out=guess), cells[begin:end], inside)
@@ -352,23 +356,6 @@ class Kernel:
     def __deepcopy__(self, memo: object) -> NoReturn:
         """Refuse to be copied."""
         self.__reduce_ex__(0)
-
-
-def shielded(draw: Callable[[], Result]) -> Result:
-    """Run a draw on true answers; whatever it raises stays inside.
-
-    Privacy:
-        An exception may quote or depend on private figures. The one raised instead has no cause and no context, so that
-        no traceback leads back to them.
-    """
-    with suppress(Exception):
-        return draw()
-    raise refuse(
-        EngineError,
-        RELEASE,
-        "a private answer could not be computed",
-        "the cause is withheld because it could quote private values; this step's share of the budget is spent",
-    )
 
 
 def _noisy(values: Numbers, calibrated: Calibrated, kind: Kind, share: Fraction, parts: int = 1) -> NoisyValues:

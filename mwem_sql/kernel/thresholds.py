@@ -9,6 +9,7 @@ no epsilon covers that, so that it is a part of delta (Korolova and others 2009;
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,8 +21,7 @@ import pyarrow as pa
 
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.kernel import shielded
-from mwem_sql.kernel.noise import Noise
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.scales import Kind, least_threshold, pure_rho, threshold_scale, zcdp_rho
 
 EPSILON_SHARE: Final = Fraction(1, 10)
@@ -101,7 +101,7 @@ def _threshold(kind: Kind, budget: Budget, columns: int, values: int) -> Thresho
 
 
 def frequent_values(
-    counts: Iterable[pa.RecordBatch], threshold: Threshold, accountant: Accountant, noise: Noise
+    counts: Iterable[pa.RecordBatch], threshold: Threshold, accountant: Accountant, draws: Draws
 ) -> dict[str, int]:
     """The values of one column whose noisy count is above the threshold, and that noisy count; in the order of texts.
 
@@ -114,19 +114,21 @@ def frequent_values(
     """
     accountant.debit(threshold.share)
 
-    def draw() -> dict[bytes, int]:
+    def draw() -> bytes:
         frequent: dict[bytes, int] = {}
         for batch in counts:
             units = batch.column(1).to_numpy(zero_copy_only=False).astype(np.int64)
-            above = noise.above(units, threshold.scale, threshold.least, threshold.kind)
+            above = draws.noise.above(units, threshold.scale, threshold.least, threshold.kind)
             texts = batch.column(0).take(pa.array(list(above), pa.int64())).cast(pa.binary()).to_pylist()
             frequent |= dict(zip(texts, above.values(), strict=True))
-        return frequent
+        # In the order of their bytes: that of rows, or of the engine's groups, is nobody's business.
+        return json.dumps(
+            {text: frequent[raw] for raw in sorted(frequent) if (text := _text(raw)) is not None}
+        ).encode()
 
-    frequent = shielded(draw)
+    frequent: dict[str, int] = json.loads(draws.take(draw, "above", threshold))
     accountant.record(threshold.cost, threshold.share)
-    # In the order of their bytes: that of rows, or of the engine's groups, is nobody's business.
-    return {text: frequent[raw] for raw in sorted(frequent) if (text := _text(raw)) is not None}
+    return frequent
 
 
 def _text(raw: bytes) -> str | None:

@@ -210,7 +210,8 @@ def shielded() -> Iterator[None]:
 def cancel() -> int:
     """Stop every call of this process, in whatever thread; how many there were. Does not wait for their end.
 
-    A release that was debited stays charged; it is stored as a whole or not at all.
+    A release that was debited stays charged; it is stored as a whole or not at all, and goes on when it is called
+    again.
     """
     return _stop_all(by_signal=False)
 

@@ -23,7 +23,7 @@ from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OptionError, refuse
 from mwem_sql.kernel.budget import Budget
-from mwem_sql.kernel.noise import Noise
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.thresholds import Threshold, discovery_budget, find_threshold, frequent_values
 from mwem_sql.language import dialect, predicate
 from mwem_sql.language.conditions import columns_of, comparison
@@ -96,7 +96,7 @@ def plan_discovery(budget: Budget, compiled: Compiled, relation: Relation, unit:
 
 
 def discover(
-    session: Session, relation: Relation, discovery: Discovery, check: execution.Check, noise: Noise
+    session: Session, relation: Relation, discovery: Discovery, check: execution.Check, draws: Draws
 ) -> dict[str, dict[str, int]]:
     """The values of each column that enough units have, and their noisy counts.
 
@@ -105,9 +105,10 @@ def discover(
     """
     threshold = discovery.threshold
     accountant = threshold.accountant()
+    draws.note(*discovery.statements)
     counts = execution.value_counts(execution.engine_of(session.cursor(), relation), discovery.statements, check)
     frequent = {
-        name: frequent_values(batches, threshold, accountant, noise)
+        name: frequent_values(batches, threshold, accountant, draws)
         for name, batches in zip(discovery.columns, counts, strict=True)
     }
     accountant.settle()

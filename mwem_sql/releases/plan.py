@@ -5,12 +5,14 @@ Public all of it; every refusal of a workload happens here.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
+from sqlglot import exp
 
 from mwem_sql.accounting.caps import Cap
 from mwem_sql.accounting.ledger import Ledger, read_ledger
@@ -93,6 +95,19 @@ class Plan:
         """What a query is called: as the workload calls it, or by its attributes."""
         query = self.workload_query(number)
         return query.label if query else ", ".join(self.problem.kernel_queries[number].attributes) or "total"
+
+    def identity(self) -> Iterator[object]:
+        """What an answer is about, beside the request: the relation's definition, and how values fall into classes.
+
+        Without the name of the database, which is that of its file: it may be renamed.
+        """
+        tree = self.relation.tree()
+        for table in tree.find_all(exp.Table):
+            table.set("catalog", None)
+        yield from (tree.sql("duckdb"), self.relation.definition, json.dumps(self.compiled.domain.to_json()))
+        for name, classes in self.compiled.classes.items():
+            pieces = classes.pieces
+            yield from (name, classes.codes, pieces.lows, pieces.highs, pieces.points, pieces.bins)
 
     @property
     def warning(self) -> str | None:

@@ -25,7 +25,7 @@ from mwem_sql.accounting.caps import seed_refused
 from mwem_sql.accounting.ledger import Ledger, read_ledger
 from mwem_sql.boundary import files, relations, sources
 from mwem_sql.boundary.public import PUBLIC_TABLES, check_public, public_table
-from mwem_sql.errors import RELEASE, BudgetError, OutputError, TableError, literal, refuse
+from mwem_sql.errors import RELEASE, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
 from mwem_sql.platform.calls import uncollected
@@ -269,20 +269,6 @@ def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name], v
             what = f"output ({output}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
             hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
             raise refuse(OutputError, RELEASE, what, hint + ("; or choose another output" if len(outputs) == 1 else ""))
-
-
-def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
-    """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
-    lost = ledger.unfinished(request_hash, output)
-    if lost is not None:
-        raise refuse(
-            BudgetError,
-            RELEASE,
-            f"this request was charged on {lost['started']:%Y-%m-%d %H:%M:%S} UTC (epsilon {lost['epsilon']:g})"
-            f" and did not come to its end ({lost['status']});"
-            " nothing of it is left to resume, and the budget is spent",
-            "give a new version := '...' to charge it anew",
-        )
 
 
 def in_short(content: Mapping[str, Any]) -> str:

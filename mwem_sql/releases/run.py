@@ -10,7 +10,6 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -31,6 +30,7 @@ from mwem_sql.domains.classes import Classes
 from mwem_sql.errors import RELEASE, DomainError, OptionError, OutputError, WorkloadError, refuse
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
@@ -41,7 +41,7 @@ from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce, frozen
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import grid, reuse, store, summary
+from mwem_sql.releases import entries, grid, reuse, store, summary
 from mwem_sql.releases.discovery import MOST_VALUES, discover, most_frequent, warning_of
 from mwem_sql.releases.plan import Plan, make_plan, with_values
 from mwem_sql.releases.request import Request
@@ -78,54 +78,39 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         assert ledger is not None  # the plan is of the table itself
         ledger.check_writable(databases, session.place, RELEASE)
         reuse.check_replaceable(con, [output], request.version)
-        if request.seed is None:
-            reuse.check_unfinished(ledger, fingerprint.hash, output)
-        charge = _charge(request, plan)
-        calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
-        receipt = ledger.debit(
-            session.cursor(),
-            charge,
-            str(output),
-            action=RELEASE,
-            private=request.seed is None,
-            request=fingerprint.hash,
-            version=request.version,
+        discovery = plan.discovery
+        with entries.opened(
+            session,
+            request,
+            ledger,
+            _charge(request, plan),
+            fingerprint,
+            output=output,
+            outputs=str(output),
             workload=first_query(plan.compiled),
-        )
-        calls.stands(charged(request, output))
-        status, rho, discovery = "failed", charge.rho, plan.discovery
-        try:
-            check = _check_of(session, request, plan, ledger, receipt)
-            noise = noise_of(request)
-            plan, missing = _discover(session, request, plan, check, noise)
+            noise=noise_of(request),
+        ) as entry:
+            check = _check_of(session, request, plan, ledger, entry.receipt)
+            plan, missing = _discover(session, request, plan, check, entry.draws)
             facts = _run_and_store(
                 session,
                 request,
                 plan,
                 check,
-                noise,
+                entry.draws,
                 output=output,
-                marks={"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
+                marks={"entry": entry.receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
-            status, rho = "done", facts["rho"] + (discovery.threshold.rho if discovery is not None else 0)
-            calls.stands(
-                "mwem_ledger() tells the same: the release was charged and is stored."
-                " The same call returns it at no further cost"
-            )
-        finally:
-            with (
-                calls.shielded(),
-                suppress(duckdb.Error),
-            ):  # an entry that stays open counts all the same, and as done if its release is there
-                ledger.close(session.cursor(), receipt.entry, status, rho)
+            entry.rho = facts["rho"] + (discovery.threshold.rho if discovery is not None else 0)
         announce(request.table, "done")
         warnings = [
             plan.warning,
             plan.extent.warning,
             missing,
+            entry.warning,
             *facts["beyond"],
             summary.rows_used_warning(facts),
-            uncapped(request, ledger, receipt),
+            uncapped(request, ledger, entry.receipt),
         ]
         return output, summary.row(output, facts, time.monotonic() - started, warnings, reused=False)
 
@@ -133,17 +118,6 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
 def noise_of(request: Request) -> Noise:
     """What noise is drawn from: OpenDP's, or what a seed repeats."""
     return OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
-
-
-def charged(request: Request, output: Name | str) -> str:
-    """What is to be said if the call is stopped between debit and store."""
-    spent = f"epsilon {float(request.budget.epsilon):g}"
-    if request.budget.delta:
-        spent += f" and delta {float(request.budget.delta):g}"
-    return (
-        f"mwem_ledger() tells the same: {spent} was charged for {output} and is spent, and nothing of it was kept. "
-        "A new version := '...' makes it anew and charges anew"
-    )
 
 
 def _charge(request: Request, plan: Plan) -> Charge:
@@ -209,12 +183,12 @@ def _run_and_store(
     request: Request,
     plan: Plan,
     check: execution.Check,
-    noise: Noise,
+    draws: Draws,
     *,
     output: Name,
     marks: Mapping[str, str],
 ) -> dict[str, Any]:
-    made = made_of(request, plan, _run(session, request, plan, check, noise), marks)
+    made = made_of(request, plan, _run(session, request, plan, check, draws), marks)
     announce(request.table, "rows")
     generator = np.random.default_rng(request.seed)
     rules = row_rules(plan.compiled.published, session.settings)
@@ -226,13 +200,13 @@ def _run_and_store(
 
 
 def store_all(session: Session, contents: Sequence[store.Content]) -> list[int]:
-    """Store what a call has made; a sentence if that fails, as the budget is spent."""
+    """Store what a call has made; a sentence if that fails."""
     try:
         return store.write(session.cursor(), contents)
     except duckdb.Error as error:
         output = ", ".join(str(content.name) for content in contents)
         what = f"output ({output}) could not be written ({str(error).splitlines()[0]})"
-        hint = "make room or check the database; the budget of this call is spent"
+        hint = "make room or check the database, and call again, at no further cost: what was measured is kept"
         raise refuse(OutputError, RELEASE, what, hint) from None
 
 
@@ -306,7 +280,7 @@ def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, 
 
 
 def _discover(
-    session: Session, request: Request, plan: Plan, check: execution.Check, noise: Noise
+    session: Session, request: Request, plan: Plan, check: execution.Check, draws: Draws
 ) -> tuple[Plan, str | None]:
     """The plan with the values that were found, and what is to be said of them; the plan itself if none are wanted.
 
@@ -316,7 +290,7 @@ def _discover(
     if plan.discovery is None:
         return plan, None
     announce(request.table, "reading")
-    frequent = discover(session, plan.relation, plan.discovery, check, noise)
+    frequent = discover(session, plan.relation, plan.discovery, check, draws)
     most = min(MOST_VALUES, max(map(len, frequent.values())))
     while True:
         values = most_frequent(frequent, most)
@@ -328,7 +302,7 @@ def _discover(
             most //= 2
 
 
-def _run(session: Session, request: Request, plan: Plan, check: execution.Check, noise: Noise) -> Outcome:
+def _run(session: Session, request: Request, plan: Plan, check: execution.Check, draws: Draws) -> Outcome:
     """The private part: true answers into the kernel, and the loop on top of it.
 
     Privacy:
@@ -338,17 +312,18 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check,
     announce(request.table, "reading")
     rows = execution.engine_of(session.cursor(), plan.relation)
     answers = execution.true_answers(rows, plan.pushdown, check)
-    outcome = run_loop(request, plan, answers, accountant, noise)
+    outcome = run_loop(request, plan, answers, accountant, draws)
     accountant.settle()
     return outcome
 
 
-def run_loop(request: Request, plan: Plan, answers: Integers, accountant: Accountant, noise: Noise) -> Outcome:
+def run_loop(request: Request, plan: Plan, answers: Integers, accountant: Accountant, draws: Draws) -> Outcome:
     """The loop on true answers, which are the kernel's own from here on, and what is certified of its outcome."""
     answers, units = plan.pushdown.apart(answers)
-    kernel = Kernel(answers, plan.pushdown.cells, accountant, noise, request.rows_per_unit, plan.problem.bounds())
+    draws.note(*plan.identity())
+    kernel = Kernel(answers, plan.pushdown.cells, accountant, draws, request.rows_per_unit, plan.problem.bounds())
     # A unit is in one of the two cells, and counts once there, however many rows it has.
-    of_units = Kernel(units, [units.size], accountant, noise) if units.size else None
+    of_units = Kernel(units, [units.size], accountant, draws) if units.size else None
     del answers, units
 
     def progress(done: int, of: int, q: int) -> None:

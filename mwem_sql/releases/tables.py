@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,14 +31,14 @@ from mwem_sql.platform.calls import announce
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import ddl, reuse, store, summary
+from mwem_sql.releases import ddl, entries, reuse, store, summary
 from mwem_sql.releases.drawing import Drawing, grouped, link_of
+from mwem_sql.releases.entries import Entry
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 from mwem_sql.releases.run import (
     Made,
-    charged,
     first_query,
     made_of,
     noise_of,
@@ -117,30 +117,15 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         _check_writable(con, session, tree, ordered)
         reuse.check_replaceable(con, ordered, request.first.version)
         text = ", ".join(map(str, ordered))
-        if request.first.seed is None:
-            reuse.check_unfinished(tree.ledger, fingerprint.hash, ordered[-1])
-        charge = _charge(tree)
-        calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
-        receipt = tree.ledger.debit(
-            session.cursor(), charge, text, action=RELEASE, private=request.first.seed is None,
-            request=fingerprint.hash, version=request.first.version, workload=first_query(tree.root.plan.compiled),
-        )  # fmt: skip
-        calls.stands(charged(request.first, text))
-        status = "failed"
-        try:
-            marks = {"entry": receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content}
-            made = _run_and_store(session, request, tree, receipt, outputs=ordered, marks=marks)
-            status = "done"
-            calls.stands(
-                "mwem_ledger() tells the same: the release was charged and is stored."
-                " The same call returns it at no further cost"
-            )
-        finally:
-            with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same
-                tree.ledger.close(session.cursor(), receipt.entry, status, charge.rho)
+        with entries.opened(
+            session, request.first, tree.ledger, _charge(tree), fingerprint, output=ordered[-1], outputs=text,
+            workload=first_query(tree.root.plan.compiled), noise=noise_of(request.first),
+        ) as entry:  # fmt: skip
+            marks = {"entry": entry.receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content}
+            made = _run_and_store(session, request, tree, entry, outputs=ordered, marks=marks)
         announce(request.first.table, "done")
-        warnings: list[str | None] = [*_warnings(tree, made)]
-        warnings.append(uncapped(request.first, tree.ledger, receipt))
+        warnings: list[str | None] = [entry.warning, *_warnings(tree, made)]
+        warnings.append(uncapped(request.first, tree.ledger, entry.receipt))
         facts = {output: one.facts for output, one in zip(ordered, made, strict=True)}
         return Summaries.of(outputs, facts, tree.protects, time.monotonic() - started, warnings, reused=False)
 
@@ -242,7 +227,7 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
 
 
 def _run_and_store(
-    session: Session, request: TablesRequest, tree: TreePlan, receipt: Receipt, *, outputs: Sequence[Name],
+    session: Session, request: TablesRequest, tree: TreePlan, entry: Entry, *, outputs: Sequence[Name],
     marks: Mapping[str, str],
 ) -> list[Made]:  # fmt: skip
     """The private part, table by table, and the rows that follow from it.
@@ -251,29 +236,29 @@ def _run_and_store(
         The debit has been committed. One accountant is debited by the kernels of all tables; a table's kernel counts
         all rows that a unit may have in it. What leaves one kernel decides what the next is asked: they compose.
     """
-    seed = request.first.seed
-    noise = noise_of(request.first)
+    draws = entry.draws
     composition = tree.root.plan.schedule.composition
     accountant = Accountant(composition.kind, tree.limit, composition.budget)
     announce(request.first.table, "reading")
     answers = execution.all_answers(
         execution.engine_of(session.cursor(), tree.root.level.table),
         [one.plan.pushdown for one in tree.levels],
-        _check_of(session, request, tree, receipt),
+        _check_of(session, request, tree, entry.receipt),
     )
-    made, drawing = list[Made](), Drawing(session, seed)
+    # What is asked below follows from the rows above, which are drawn the same if the release goes on later.
+    made, drawing = list[Made](), Drawing(session, draws.seed(request.first.seed))
     for one in tree.levels:
         # The kernel's own from here on.
         counts, plan, domain = answers.pop(0), one.plan, one.plan.compiled.published
         if one.level.parent is None:
-            outcome = run_loop(one.request, plan, counts, accountant, noise)
+            outcome = run_loop(one.request, plan, counts, accountant, draws)
             made.append(_of_root(made_of(one.request, plan, outcome, marks), domain))
             drawing.draw_root(domain, made[-1].state, made[-1].classes, made[-1].rows)
             continue
         parents = drawing.parents(domain)
         codes = drawing.codes(domain, plan.compiled.classes, parents)
         plan = replace(plan, problem=replace(plan.problem, parents=Parents(len(parents), codes)))
-        outcome = run_loop(one.request, plan, counts, accountant, noise)
+        outcome = run_loop(one.request, plan, counts, accountant, draws)
         outcome = replace(outcome, total=float(max(1, len(parents))))
         made.append(made_of(one.request, plan, outcome, marks, rows=len(parents)))
         announce(one.level.name, "rows")

@@ -134,7 +134,7 @@ def _run(engine: RowEngine | SameInstance, read: Callable[[Snapshot], None], che
     """One of two fixed texts when anything failed, with nothing of why."""
     changed = (
         "the private table or its files were replaced or written to while they were read. "
-        "Hint: release when nobody writes; give a new version := '...'"
+        "Hint: call again when nobody writes: what was charged is not charged again"
     )
     try:
         with engine.snapshot() as snapshot, _limited(snapshot, engine.timeout):

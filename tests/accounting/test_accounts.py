@@ -504,7 +504,7 @@ def test_rows_that_change_while_they_are_read_are_not_released(
     with pytest.raises(
         duckdb.Error,
         match=r"engine: the private table or its files were replaced or written to while they were read\. Hint: "
-        r"release when nobody writes",
+        r"call again when nobody writes",
     ):
         con.execute(f"CALL mwem_release('{table}', w, 1, rows := 5)")
     assert con.execute("SELECT status FROM mwem_ledger() WHERE table_name = ?", [table]).fetchall() == [("failed",)]

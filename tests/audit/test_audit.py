@@ -7,6 +7,7 @@ broken variants replace one part of it. `pytest -m campaign` runs tens of thousa
 from __future__ import annotations
 
 import importlib
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draw, Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise
 from mwem_sql.kernel.scales import MANY_CANDIDATES, Kind, noise_scale, selection_scale, zcdp_rho
@@ -88,7 +90,7 @@ def kernel(answers: list[list[int]], kind: Kind, noise: Noise, trials: int) -> K
     account = Accountant(
         kind, trials * share_of(kind), Budget(Fraction(10**6), Fraction(0) if kind == "pure" else DELTA)
     )
-    return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, noise)
+    return Kernel(*flat([np.array(each, dtype=np.int64) for each in answers]), account, Draws(noise))
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,62 @@ def test_measure_broken(kind: Kind, broken: Noise, trials: int) -> None:
     assert not found.hold
 
 
+# A step that is interrupted: a draw that is lost before it is stored is made anew, by another run. Seen is what was
+# stored in the end, and whether there was a loss; in a broken variant the draw that was lost, too.
+
+
+class StoppedError(Exception):
+    """In the place of a process that dies."""
+
+
+def gone_on(is_lost: Callable[[int], bool], trials: int, *, is_seen: bool = False) -> Bounds:
+    """A measurement whose first draw may be lost: how often it is, and what is seen is below 1."""
+    hits = []
+    for canary in (0, 1):
+        count = 0
+        for _ in range(trials):
+            lost = list[int]()
+
+            def store(draw: Draw, lost: list[int] = lost) -> None:
+                (value,) = np.frombuffer(draw.values, np.int64).tolist()
+                if not lost and is_lost(value):
+                    lost.append(value)
+                    raise StoppedError
+
+            def run(store: Callable[[Draw], None] = store, canary: int = canary) -> int:
+                account, draws = Accountant("pure", EPSILON), Draws(OpenDPNoise(), store=store)
+                return int(Kernel(np.array([canary]), [1], account, draws).measure(0, EPSILON).values[0])
+
+            try:
+                given = run()
+            except StoppedError:
+                given = run()
+            count += bool(lost) and given < 1 and (not is_seen or lost[0] < 1)
+        hits.append(count)
+    return bounds("pure", OpenDPNoise(), hits, trials)
+
+
+@pytest.mark.parametrize("trials", [SHORT // 2, pytest.param(LONG, marks=pytest.mark.campaign)])
+def test_a_draw_that_is_lost_tells_nothing(trials: int) -> None:
+    found = gone_on(lambda _: bool(secrets.randbelow(2)), trials)
+    found.tell("measure after a loss", 2 * trials)
+    assert found.hold
+    assert trials < LONG or found.epsilon > 0.8
+
+
+def test_a_draw_that_is_lost_for_its_value_is_caught() -> None:
+    """Why nothing that depends on a draw may happen before it is stored: each loss would cost its share again."""
+    found = gone_on(lambda value: value < 1, SHORT // 2)
+    found.tell("measure after a loss, of low values", SHORT)
+    assert not found.hold
+
+
+def test_a_draw_that_is_seen_before_it_is_stored_is_caught() -> None:
+    found = gone_on(lambda _: True, SHORT // 2, is_seen=True)
+    found.tell("measure after a loss that was seen", SHORT)
+    assert not found.hold
+
+
 # Select alone: the canary moves one candidate's score up and all others' down. Of very many candidates, the one loses
 # most epsilon; of two, it loses most in rho.
 
@@ -204,7 +262,7 @@ def test_select_from_many(trials: int) -> None:
             np.repeat(np.array([4, 5]) + canary, MANY_CANDIDATES // 2),
             np.ones(MANY_CANDIDATES, dtype=np.int64),
             account,
-            OpenDPNoise(),
+            Draws(OpenDPNoise()),
         )
         chosen = [
             own.select(

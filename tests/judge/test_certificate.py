@@ -14,6 +14,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.accountant import Accountant
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop.problem import Outcome, Problem
@@ -43,7 +44,7 @@ def certified(queries: list[LinearQuery], measure: int) -> tuple[tuple[certifica
     )
     account = Accountant("pure", Fraction(1))
     answers = [(oracle.dense_query(own, SHAPE) @ TRUE.ravel()).astype(np.int64) for own in problem.kernel_queries]
-    kernel = Kernel(*flat(answers), account, NoNoise(0))
+    kernel = Kernel(*flat(answers), account, Draws(NoNoise(0)))
     step = Measurement.of(kernel.measure(measure, SHARE), problem.kernel_queries[measure], "round", measure)
     outcome = Outcome(state=State.unsplit(sizes, 50.0), total=50.0, schedule=schedule(PURE, 1), measurements=(step,))
     return certificate.certify(kernel, problem, SHARE, outcome), account
@@ -75,7 +76,7 @@ def test_what_was_measured_tells_its_marginals_too() -> None:
 def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() -> None:
     counted = LinearQuery((Block(("a",), np.array([-1, 0, -1], dtype=np.int32), 1),))
     partition = LinearQuery((Block(("a",), np.array([1, 0, 2], dtype=np.int32), 3),))
-    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), NoNoise(0))
+    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), Draws(NoNoise(0)))
     sizes = {"a": np.ones(3), "b": np.ones(2)}
     problem = Problem(queries=[partition], weights=np.ones(1), sizes=sizes, max_cells=100, certified={0: counted})
     (figure, _) = certificate.certify(kernel, problem, SHARE, unmeasured(sizes))
@@ -84,7 +85,7 @@ def test_a_partition_in_the_place_of_a_count_is_certified_by_its_first_cell() ->
 
 def test_nothing_is_spent_on_nothing() -> None:
     problem = Problem(queries=[ONE], weights=np.ones(1), sizes={"a": np.ones(3)}, max_cells=100)
-    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), NoNoise(0))
+    kernel = Kernel(*flat([np.array([10, 30, 10]), np.array([50])]), Accountant("pure", Fraction(1)), Draws(NoNoise(0)))
     assert certificate.certify(kernel, problem, SHARE, unmeasured({"a": np.ones(3)})) == ()
 
 

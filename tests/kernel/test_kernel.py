@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mwem_sql.errors import BudgetError, EngineError, MwemError, OptionError
 from mwem_sql.kernel.accountant import Accountant, AccountingError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import MAXIMUM_BOUND, WEIGHT_GRID, Kernel
 from mwem_sql.kernel.noise import OpenDPNoise, SeededNoise
@@ -93,7 +94,7 @@ NONE, ONES = np.zeros(3), np.ones(3)
 
 def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy))
     assert kernel.select([0, 1, 2], GUESSES, np.array([0.4, 50.6, -2.0]), ONES, SHARE).query == 1
     assert spy.scores[0].tolist() == [4 + 2 + 0 - 0, 60 - 51, 3 + 4 + 2]
     assert spy.scales[0] == selection_scale(SHARE, 1, "pure").scale == 16
@@ -101,7 +102,7 @@ def test_the_score_is_the_sum_of_absolute_rounded_errors_less_the_penalty() -> N
 
 def test_a_selection_is_an_element_of_the_candidates_whatever_their_order() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy))
     assert kernel.select([2, 0], [GUESSES[2], GUESSES[0]], NONE[:2], ONES[:2], SHARE).query == 2
     assert kernel.select(np.array([2, 1, 0]), GUESSES[::-1], NONE, ONES, SHARE).query == 1
     assert kernel.select((0,), GUESSES[:1], NONE[:1], ONES[:1], SHARE).query == 0
@@ -121,7 +122,7 @@ def test_of_very_many_those_that_are_no_candidates_are_closed() -> None:
         (several, Fraction(14, 6), [True] * MANY_CANDIDATES),
     ):
         spy = Spy()
-        kernel = Kernel(answers, [1] * size, account(), spy)
+        kernel = Kernel(answers, [1] * size, account(), Draws(spy))
         assert kernel.select(candidates, guesses, np.zeros(size), weights, SHARE, changed=range(size)).query == 2
         (scores,) = spy.scores
         assert Fraction(int(scores[opened].max()), int(scores[0])) == ratio
@@ -130,7 +131,7 @@ def test_of_very_many_those_that_are_no_candidates_are_closed() -> None:
 
 def test_a_flat_vector_of_approximations_means_the_same() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy))
     for approximations in (GUESSES, np.concatenate(GUESSES)):
         kernel.select(range(3), approximations, NONE, ONES, SHARE)
     assert spy.scores[0].tolist() == spy.scores[1].tolist()
@@ -139,7 +140,7 @@ def test_a_flat_vector_of_approximations_means_the_same() -> None:
 def test_what_has_not_changed_need_not_be_given_again() -> None:
     """Scores and scales as if all had been given, in any order; none is given before its debit."""
     spy, whole = Spy(), Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy))
     weights, penalties = np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
     kernel.select([0, 2], floats([9, 9, 9], [9, 9]), np.array([7.0, 7.0]), ONES[:2], SHARE)
     with pytest.raises(MwemError, match="the candidates must have approximations"):
@@ -147,7 +148,7 @@ def test_what_has_not_changed_need_not_be_given_again() -> None:
     kernel.select([2], GUESSES[:2], penalties[:2], weights[:2], SHARE, changed=[0, 1])
     kernel.select(range(3), GUESSES[2:], penalties[2:], weights[2:], SHARE, changed=[2])
     kernel.select([1, 0], [], np.empty(0), np.empty(0), SHARE, changed=[])
-    full = Kernel(*flat(ANSWERS), account(), whole)
+    full = Kernel(*flat(ANSWERS), account(), Draws(whole))
     full.select(range(3), GUESSES, penalties, weights, SHARE)
     full.select([1, 0], GUESSES[1::-1], penalties[1::-1], weights[1::-1], SHARE)
     assert [scores.tolist() for scores in spy.scores[-2:]] == [scores.tolist() for scores in whole.scores]
@@ -156,7 +157,7 @@ def test_what_has_not_changed_need_not_be_given_again() -> None:
 
 def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=3)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy), sensitivity=3)
     alike = kernel.select(range(3), GUESSES, NONE, 2.5 * ONES, SHARE)
     apart = kernel.select(range(3), GUESSES, NONE, np.array([4.0, 1.0, 1e-9]), SHARE)
     assert spy.scores[0].tolist() == [6, 60, 7]
@@ -170,7 +171,7 @@ def test_weights_go_on_a_grid_of_thousandths_and_equal_ones_cost_no_grid() -> No
 
 def test_bounds_put_queries_on_one_scale() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy, bounds=[1, 10, 1])
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy), bounds=[1, 10, 1])
     kernel.select(range(3), GUESSES, NONE, ONES, SHARE)
     assert spy.scores[0].tolist() == [6 * 10 * WEIGHT_GRID, 60 * WEIGHT_GRID, 7 * 10 * WEIGHT_GRID]
     assert spy.scales[0] == selection_scale(SHARE, 10 * WEIGHT_GRID, "pure").scale
@@ -181,7 +182,7 @@ def test_bounds_put_queries_on_one_scale() -> None:
 @pytest.mark.parametrize("sensitivity", [1, 3])
 def test_a_measurement_says_what_it_is_and_what_it_cost(kind: Kind, sensitivity: int) -> None:
     spy, ledger = Spy(), account(kind)
-    measurement = Kernel(*flat(ANSWERS), ledger, spy, sensitivity).measure(0, SHARE)
+    measurement = Kernel(*flat(ANSWERS), ledger, Draws(spy), sensitivity).measure(0, SHARE)
     calibrated = noise_scale(SHARE, sensitivity, kind)
     assert measurement.values.tolist() == [5, 0, 7]
     assert (measurement.scale, measurement.share, measurement.kind) == (calibrated.scale, SHARE, kind)
@@ -198,7 +199,7 @@ def test_all_cells_get_noise_of_the_stated_scale_around_the_truth(kind: Kind) ->
     truth = np.where(np.arange(cells) % 2, 0, 50).astype(np.int64)
     tolerance = math.sqrt(math.log(2 / 1e-9) / (2 * cells))
     for noise in (OpenDPNoise(), SeededNoise(5)):
-        measurement = Kernel(*flat([truth]), account(kind), noise).measure(0, SHARE)
+        measurement = Kernel(*flat([truth]), account(kind), Draws(noise)).measure(0, SHARE)
         errors, scale = measurement.values - truth, measurement.scale
         odds = [math.exp(-x / scale if kind == "pure" else -((x / scale) ** 2) / 2) for x in range(400)]
         within = (2 * sum(odds[: int(scale) + 1]) - 1) / (2 * sum(odds) - 1)
@@ -211,7 +212,7 @@ def test_a_whole_release_spends_the_split_and_settles() -> None:
     for delta, kind in (("0", "pure"), ("1e-9", "zcdp")):
         plan = schedule(Budget.parse("0.3", delta), 10, total=True, histogram=True)
         ledger = plan.composition.accountant()
-        kernel = Kernel(*flat(ANSWERS), ledger, SeededNoise(1))
+        kernel = Kernel(*flat(ANSWERS), ledger, Draws(SeededNoise(1)))
         kernel.measure(1, plan.share("total"))
         kernel.measure(0, plan.share("histogram"))
         for _ in range(plan.rounds):
@@ -225,7 +226,7 @@ def test_a_whole_release_spends_the_split_and_settles() -> None:
 
 def test_the_debit_stands_when_the_noise_fails_and_the_cause_stays_inside() -> None:
     ledger = account()
-    kernel = Kernel(*flat(vectors([SECRET], [SECRET])), ledger, Broken())
+    kernel = Kernel(*flat(vectors([SECRET], [SECRET])), ledger, Draws(Broken()))
     calls: list[Callable[[], object]] = [
         lambda: kernel.select([0, 1], floats([0.0], [0.0]), NONE[:2], ONES[:2], SHARE),
         lambda: kernel.measure(0, SHARE),
@@ -256,7 +257,7 @@ def test_the_debit_comes_before_the_noise() -> None:
             seen.append((ledger.spent, ledger.mapped))
             return values.copy()
 
-    kernel = Kernel(*flat(ANSWERS), ledger, Watch())
+    kernel = Kernel(*flat(ANSWERS), ledger, Draws(Watch()))
     kernel.measure(1, SHARE)
     kernel.select([1], GUESSES[1:2], NONE[:1], ONES[:1], SHARE)
     assert seen == [(SHARE, 0), (2 * SHARE, SHARE)]
@@ -265,7 +266,7 @@ def test_the_debit_comes_before_the_noise() -> None:
 
 def test_an_overdraft_is_refused_and_nothing_is_drawn() -> None:
     spy, ledger = Spy(), account()
-    kernel = Kernel(*flat(ANSWERS), ledger, spy)
+    kernel = Kernel(*flat(ANSWERS), ledger, Draws(spy))
     ledger.debit(Fraction(9, 10))
     for call in (lambda: kernel.measure(0, SHARE), lambda: kernel.select(range(3), GUESSES, NONE, ONES, SHARE)):
         with pytest.raises(
@@ -280,7 +281,7 @@ def test_a_map_above_the_share_is_not_released(monkeypatch: pytest.MonkeyPatch) 
     dear = noise_scale(2 * SHARE, 1, "pure")
     monkeypatch.setattr("mwem_sql.kernel.kernel.noise_scale", lambda *_: dear)
     with pytest.raises(AccountingError, match="must not exceed its share"):
-        Kernel(*flat(ANSWERS), account(), Spy()).measure(0, SHARE)
+        Kernel(*flat(ANSWERS), account(), Draws(Spy())).measure(0, SHARE)
 
 
 NAN, INFINITE = math.nan, math.inf
@@ -315,7 +316,7 @@ def test_wrong_public_arguments_are_refused_before_a_debit(
 ) -> None:
     spy, ledger = Spy(), account()
     with pytest.raises(MwemError, match=rf"kernel: .*{message}.*\. Hint: "):
-        Kernel(*flat(ANSWERS), ledger, spy).select(candidates, approximations, penalties, weights, SHARE)
+        Kernel(*flat(ANSWERS), ledger, Draws(spy)).select(candidates, approximations, penalties, weights, SHARE)
     assert ledger.spent == 0
     assert spy.scales == []
 
@@ -326,13 +327,13 @@ def test_an_unknown_query_is_not_measured(query: int) -> None:
     with pytest.raises(
         MwemError, match=rf"kernel: the query \({query}\) must be the number of a query\. Hint: count from 0"
     ):
-        Kernel(*flat(ANSWERS), ledger, Spy()).measure(query, SHARE)
+        Kernel(*flat(ANSWERS), ledger, Draws(Spy())).measure(query, SHARE)
     assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("share", [Fraction(0), Fraction(-1)])
 def test_a_share_that_is_no_share_is_refused(share: Fraction) -> None:
-    kernel = Kernel(*flat(ANSWERS), account(), Spy())
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(Spy()))
     for call in (lambda: kernel.measure(0, share), lambda: kernel.select(range(3), GUESSES, NONE, ONES, share)):
         with pytest.raises(OptionError, match="must be positive"):
             call()
@@ -349,20 +350,20 @@ def test_answers_of_a_wrong_shape_are_refused_without_quoting_them(answers: Inte
     with pytest.raises(
         MwemError, match="the answers must be an int64 vector, with a cell or more of each query"
     ) as refusal:
-        Kernel(answers, cells, account(), Spy())
+        Kernel(answers, cells, account(), Draws(Spy()))
     assert str(SECRET) not in str(refusal.value)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, True, 1.5])
 def test_a_wrong_sensitivity_is_refused(sensitivity: int) -> None:
     with pytest.raises(MwemError, match=r"sensitivity \(.*\) must be a whole number from 1\. Hint: give rows_per_unit"):
-        Kernel(*flat(ANSWERS), account(), Spy(), sensitivity)
+        Kernel(*flat(ANSWERS), account(), Draws(Spy()), sensitivity)
 
 
 @pytest.mark.parametrize("bounds", [[1, 1], [0, 1, 1], [1, 1, MAXIMUM_BOUND + 1], [1, 1, 2**80], [1.5, 1, 1]])
 def test_wrong_bounds_are_refused(bounds: list[int]) -> None:
     with pytest.raises(MwemError, match=r"the bounds must be .*whole number"):
-        Kernel(*flat(ANSWERS), account(), Spy(), bounds=bounds)
+        Kernel(*flat(ANSWERS), account(), Draws(Spy()), bounds=bounds)
 
 
 @st.composite
@@ -399,7 +400,7 @@ def test_neighbours_scores_and_answers_move_by_no_more_than_the_noise_is_made_fo
     weights = np.array(data.draw(st.lists(weight, min_size=count, max_size=count)))
     spies = Spy(), Spy()
     for spy, answers in zip(spies, (first, second), strict=True):
-        kernel = Kernel(*flat(answers), Accountant("pure", Fraction(10)), spy, rows, bounds)
+        kernel = Kernel(*flat(answers), Accountant("pure", Fraction(10)), Draws(spy), rows, bounds)
         kernel.select(range(count), guess, penalties, weights, Fraction(1))
         for query in range(count):
             kernel.measure(query, Fraction(1))
@@ -416,8 +417,8 @@ def test_neighbours_scores_and_answers_move_by_no_more_than_the_noise_is_made_fo
 
 def test_the_claimed_sensitivity_is_reached() -> None:
     first, second = Spy(), Spy()
-    Kernel(*flat(vectors([9])), account(), first).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
-    Kernel(*flat(vectors([10])), account(), second).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
+    Kernel(*flat(vectors([9])), account(), Draws(first)).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
+    Kernel(*flat(vectors([10])), account(), Draws(second)).select([0], floats([0]), NONE[:1], ONES[:1], SHARE)
     assert 2 * (second.scores[0][0] - first.scores[0][0]) == first.scales[0] * SHARE
 
 
@@ -427,7 +428,7 @@ def test_int64_extremes_saturate_and_never_raise(kind: Kind) -> None:
     answers = vectors([top, bottom, top, bottom], [0], [bottom])
     guesses = floats([-1e308, 1e308, -1e308, 1e308], [0.0], [bottom])
     for noise in (OpenDPNoise(), SeededNoise(2)):
-        kernel = Kernel(*flat(answers), account(kind), noise)
+        kernel = Kernel(*flat(answers), account(kind), Draws(noise))
         for penalties, weights in ((NONE, ONES), (np.array([-1e308, 1e308, 0]), np.array([1.0, 2.0, 1e-300]))):
             assert kernel.select(range(3), guesses, penalties, weights, SHARE).query == 0
         values = kernel.measure(0, SHARE).values
@@ -436,7 +437,7 @@ def test_int64_extremes_saturate_and_never_raise(kind: Kind) -> None:
 
 
 def test_nothing_but_noise_gets_out() -> None:
-    kernel = Kernel(*flat(vectors([SECRET, SECRET])), account(), OpenDPNoise())
+    kernel = Kernel(*flat(vectors([SECRET, SECRET])), account(), Draws(OpenDPNoise()))
     assert repr(kernel) == str(kernel) == f"{kernel}" == "<Kernel: answers withheld>"
     assert not hasattr(kernel, "__dict__")
     with pytest.raises(TypeError):
@@ -462,7 +463,7 @@ def test_nothing_but_noise_gets_out() -> None:
 def test_a_kernel_is_neither_copied_nor_pickled(escape: object) -> None:
     assert callable(escape)
     with pytest.raises(MwemError, match=r"the kernel must not be copied or pickled\. Hint: pass measurements on"):
-        escape(Kernel(*flat(ANSWERS), account(), Spy()))
+        escape(Kernel(*flat(ANSWERS), account(), Draws(Spy())))
 
 
 def test_scalar_candidates_are_no_calls_for_each() -> None:
@@ -471,7 +472,7 @@ def test_scalar_candidates_are_no_calls_for_each() -> None:
     def calls(count: int) -> int:
         answers = [np.array([x], dtype=np.int64) for x in range(count)]
         guesses = [np.array([float(count)])] * count
-        kernel = Kernel(*flat(answers), account(), Spy())
+        kernel = Kernel(*flat(answers), account(), Draws(Spy()))
         return steps(lambda: kernel.select(range(count), guesses, np.zeros(count), np.ones(count), SHARE))
 
     calls(10)  # the first call also makes what later ones find in a cache
@@ -494,7 +495,7 @@ def test_the_number_of_candidates_decides_how_to_select(kind: Kind) -> None:
 
     for count in (MANY_CANDIDATES - 1, MANY_CANDIDATES):
         ledger = account(kind)
-        kernel = Kernel(np.full(count, 5), [1] * count, ledger, Which())
+        kernel = Kernel(np.full(count, 5), [1] * count, ledger, Draws(Which()))
         kernel.select(range(count), np.zeros(count), np.zeros(count), np.ones(count), SHARE)
         assert 0 < ledger.mapped <= SHARE
     assert asked == ["few", "many"]
@@ -505,13 +506,13 @@ def test_a_partition_of_cells_is_measured_as_their_sums() -> None:
         np.array([7, 1, 2, 3, 4], dtype=np.int64),
         [1, 4],
         Accountant("pure", Fraction(10)),
-        SeededNoise(0),
+        Draws(SeededNoise(0)),
         bounds=[1, 3],
     )
     exact = Fraction(3)
     values = np.mean(
         [
-            Kernel(np.array([1, 2, 3, 4]), [4], Accountant("pure", Fraction(1000)), SeededNoise(seed))
+            Kernel(np.array([1, 2, 3, 4]), [4], Accountant("pure", Fraction(1000)), Draws(SeededNoise(seed)))
             .measure(0, Fraction(1000), np.array([1, 0, 1, 0]))
             .values
             for seed in range(3)
@@ -528,7 +529,7 @@ def test_a_partition_of_cells_is_measured_as_their_sums() -> None:
 @pytest.mark.parametrize("parts", [[0, 0, 0], [0, 1, 2, 4], [0, -1, 0, 0], [0.0, 0.0, 0.0, 0.0]])
 def test_parts_that_are_no_partition_of_the_cells_are_refused_before_the_debit(parts: list[float]) -> None:
     accountant = Accountant("pure", Fraction(10))
-    kernel = Kernel(np.array([1, 2, 3, 4], dtype=np.int64), [4], accountant, SeededNoise(0))
+    kernel = Kernel(np.array([1, 2, 3, 4], dtype=np.int64), [4], accountant, Draws(SeededNoise(0)))
     with pytest.raises(MwemError, match="parts must be"):
         kernel.measure(0, Fraction(1), np.array(parts))
     assert accountant.spent == 0
@@ -537,7 +538,7 @@ def test_parts_that_are_no_partition_of_the_cells_are_refused_before_the_debit(p
 def test_a_certificate_is_the_mean_error_or_the_one_at_a_rank() -> None:
     """Errors [4, 2, 0] and 60 and [3, 4], the guesses rounded: sums 6, 60, 7, largest cells 4, 60, 4."""
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy, sensitivity=2)
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy), sensitivity=2)
     every = np.concatenate(GUESSES)
     assert kernel.certify([0, 1, 2], [3, 1, 2], every, SHARE).values == pytest.approx(73 / 3)
     assert spy.scales[-1] == noise_scale(SHARE, 2 * 3, "pure").scale
@@ -549,7 +550,7 @@ def test_a_certificate_is_the_mean_error_or_the_one_at_a_rank() -> None:
 
 def test_a_certificate_is_in_parts_of_bounds() -> None:
     spy = Spy()
-    kernel = Kernel(*flat(ANSWERS), account(), spy, bounds=[1, 40, 1])
+    kernel = Kernel(*flat(ANSWERS), account(), Draws(spy), bounds=[1, 40, 1])
     found = kernel.certify([0, 1], [3, 1], np.concatenate(GUESSES[:2]), SHARE)
     assert found.values == pytest.approx((6 + 60 / 40) / 2)
     assert found.scale == pytest.approx(noise_scale(SHARE, 2 * 1000, "pure").scale / 2000)
@@ -571,7 +572,7 @@ def test_a_row_moves_a_certificate_by_no_more_than_its_noise_is_made_for(data: s
         seen = []
         for answers in (first, second):
             spy = Spy()
-            Kernel(*flat(answers), account(), spy, bounds=bounds).certify(
+            Kernel(*flat(answers), account(), Draws(spy), bounds=bounds).certify(
                 range(len(cells)), cells, guess, SHARE, rank=rank
             )
             seen.append((int(spy.values[0][0]), spy.scales[0]))
@@ -585,7 +586,7 @@ def test_a_row_may_move_a_certificate_by_all_that_its_noise_is_made_for(rank: in
     """The bound is reached: with half of the noise, a row would cost twice the share."""
     spy = Spy()
     for answer in (0, bound):
-        kernel = Kernel(np.array([answer]), [1], account(), spy, bounds=[bound])
+        kernel = Kernel(np.array([answer]), [1], account(), Draws(spy), bounds=[bound])
         kernel.certify([0], [1], np.zeros(1), SHARE, rank=rank)
     assert abs(int(spy.values[0][0]) - int(spy.values[1][0])) == spy.scales[0] * SHARE == spy.scales[1] * SHARE
 
@@ -607,22 +608,22 @@ def test_a_certificate_of_nothing_is_refused_and_free(
 ) -> None:
     own = account()
     with pytest.raises(MwemError, match=words):
-        Kernel(*flat(ANSWERS), own, Spy()).certify(queries, leading, np.array(guess), SHARE, rank=rank)
+        Kernel(*flat(ANSWERS), own, Draws(Spy())).certify(queries, leading, np.array(guess), SHARE, rank=rank)
     assert own.spent == 0
 
 
 def test_a_certificate_is_debited_before_an_answer_is_looked_at() -> None:
     own = account()
     with pytest.raises(EngineError, match="the cause is withheld") as caught:
-        Kernel(*flat(ANSWERS), own, Broken()).certify([1], [1], np.zeros(1), SHARE)  # type: ignore[arg-type]
+        Kernel(*flat(ANSWERS), own, Draws(Broken())).certify([1], [1], np.zeros(1), SHARE)  # type: ignore[arg-type]
     assert own.spent == SHARE
     assert caught.value.__cause__ is None
     with pytest.raises(BudgetError, match="must fit what is left"):
-        Kernel(*flat(ANSWERS), own, Spy()).certify([1], [1], np.zeros(1), Fraction(1))
+        Kernel(*flat(ANSWERS), own, Draws(Spy())).certify([1], [1], np.zeros(1), Fraction(1))
 
 
 def test_the_largest_errors_are_told_as_a_constant() -> None:
     far = 2**60
     spy = Spy()
-    kernel = Kernel(np.array([far, -far], dtype=np.int64), [1, 1], account(), spy)
+    kernel = Kernel(np.array([far, -far], dtype=np.int64), [1, 1], account(), Draws(spy))
     assert kernel.certify([0, 1], [1, 1], np.zeros(2), SHARE).values == 2**40

@@ -19,6 +19,7 @@ from conftest import Connection
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.exponential import Scores
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.scales import Kind
@@ -132,7 +133,7 @@ def test_neighbours_move_scores_and_answers_by_no_more_than_the_noise_is_made_fo
                 plan.pushdown.apart(execution.true_answers(con.cursor(), plan.pushdown))[0],
                 plan.pushdown.cells,
                 Accountant("pure", Fraction(100)),
-                spy,
+                Draws(spy),
                 per_unit,
                 plan.problem.bounds(),
             )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mwem_sql.errors import EngineError, OptionError
 from mwem_sql.kernel import scales
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.kernel.scales import Kind, least_threshold, threshold_scale
 from mwem_sql.kernel.thresholds import Threshold, discovery_budget, find_threshold, frequent_values
@@ -126,10 +127,10 @@ def test_values_come_in_the_order_of_their_bytes_and_without_what_sql_cannot_wri
     for noise in (OpenDPNoise(), SeededNoise(1)):
         for order in orders[:2]:
             account = threshold.accountant()
-            assert list(frequent_values([order], threshold, account, noise)) == wanted
+            assert list(frequent_values([order], threshold, account, Draws(noise))) == wanted
             assert account.spent == threshold.limit and account.mapped == Fraction(threshold.cost)
             account.settle()
-        found = frequent_values(orders[1:], threshold, threshold.accountant(), noise)
+        found = frequent_values(orders[1:], threshold, threshold.accountant(), Draws(noise))
         assert list(found) == sorted([*wanted, "ok"], key=str.encode)
 
 
@@ -138,7 +139,7 @@ def test_a_failure_says_nothing_and_its_share_is_spent() -> None:
     account = threshold.accountant()
     broken = pa.record_batch([pa.array(["Smith"]), pa.array(["x"])], ["v", "n"])
     with pytest.raises(EngineError, match="a private answer could not be computed") as refused:
-        frequent_values([broken], threshold, account, OpenDPNoise())
+        frequent_values([broken], threshold, account, Draws(OpenDPNoise()))
     assert refused.value.__cause__ is None and refused.value.__context__ is None
     assert account.spent == threshold.share == threshold.limit / 2
 

@@ -27,6 +27,7 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import DomainError
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.kernel.scales import noise_scale
@@ -331,7 +332,9 @@ def test_noise_is_that_of_the_bound() -> None:
     accountant = how.composition.accountant()
     truth = np.full(2000, 70)
     outcome = mwem(
-        Kernel(*flat([truth, np.array([2000])]), accountant, OpenDPNoise(), bounds=problem.bounds()), problem, how
+        Kernel(*flat([truth, np.array([2000])]), accountant, Draws(OpenDPNoise()), bounds=problem.bounds()),
+        problem,
+        how,
     )
     accountant.settle()
     (step,) = outcome.measurements
@@ -355,7 +358,9 @@ def test_what_is_large_is_not_selected_for_its_size() -> None:
     # At epsilon 100 the better of the two by hundreds of records is selected but once in e^thousands.
     answers = [incomes.answer(truth), count.answer(truth), np.array([1000])]
     outcome = mwem(
-        Kernel(*flat(answers), how.composition.accountant(), OpenDPNoise(), bounds=problem.bounds()), problem, how
+        Kernel(*flat(answers), how.composition.accountant(), Draws(OpenDPNoise()), bounds=problem.bounds()),
+        problem,
+        how,
     )
     assert [step.number for step in outcome.measurements] == [1]
 

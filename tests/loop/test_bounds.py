@@ -15,6 +15,7 @@ from measurements import measurement
 from mwem_sql.algebra.chance import SELECTIONS
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel, Selection
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale, selection_scale
@@ -49,7 +50,7 @@ def test_no_query_is_off_by_more(budget: Budget, seeds: range) -> None:
     how = shares(own, 3, budget)
     told = 0
     for seed in seeds:
-        kernel = Kernel(*flat(answers), how.composition.accountant(), SeededNoise(seed), bounds=own.bounds())
+        kernel = Kernel(*flat(answers), how.composition.accountant(), Draws(SeededNoise(seed)), bounds=own.bounds())
         outcome = mwem(kernel, own, how)
         assert outcome.bounds is not None
         for query, answer, bound in zip(own.queries, answers[:-1], outcome.bounds, strict=True):

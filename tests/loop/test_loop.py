@@ -39,6 +39,7 @@ from strategies import Floats, close, dense, seeds
 
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import Kind, noise_scale
@@ -307,6 +308,6 @@ def test_progress() -> None:
     how = shares(problem, 3)
     told: list[tuple[int, int, int]] = []
     answers = [np.array([5, 5]), np.array([10])]
-    kernel = Kernel(*flat(answers), how.composition.accountant(), Scripted())
+    kernel = Kernel(*flat(answers), how.composition.accountant(), Draws(Scripted()))
     mwem(kernel, problem, how, lambda done, of, q: told.append((done, of, q)))
     assert told == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]

@@ -29,6 +29,7 @@ from loops import (
 )
 
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.kernel.scales import noise_scale
@@ -85,7 +86,9 @@ def test_a_histogram_of_a_small_domain_takes_everything_where_its_noise_is_small
     answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
     outcome = mwem(
-        Kernel(*flat(answers), accountant, Scripted(noise=lambda size: np.zeros(size, dtype=np.int64))), problem, how
+        Kernel(*flat(answers), accountant, Draws(Scripted(noise=lambda size: np.zeros(size, dtype=np.int64)))),
+        problem,
+        how,
     )
     assert accountant.remaining == 0
     assert (purposes(outcome) == ["total", "round"]) == at_once
@@ -103,7 +106,7 @@ def test_a_run_that_noise_would_hide_has_no_rounds(delta: str) -> None:
     how = shares(problem, 20, Budget.parse("0.01", delta), alternatives=given)
     answers = [(oracle.dense_query(query, shape) @ np.ones(40)).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, SeededNoise(3)), problem, how)
+    outcome = mwem(Kernel(*flat(answers), accountant, Draws(SeededNoise(3))), problem, how)
     accountant.settle()
     assert set(purposes(outcome)) == {"total", "first"}
     assert outcome.schedule.left == accountant.remaining == 0
@@ -121,7 +124,7 @@ def test_many_rows_are_counted_in_rho_after_a_total_in_epsilon() -> None:
         B = np.full(3**6, rows)
         answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
         accountant = how.composition.accountant()
-        outcome = mwem(Kernel(*flat(answers), accountant, SeededNoise(1)), problem, how)
+        outcome = mwem(Kernel(*flat(answers), accountant, Draws(SeededNoise(1))), problem, how)
         accountant.settle()
         assert accountant.remaining == 0
         assert accountant.kind == outcome.schedule.kind
@@ -188,7 +191,7 @@ def test_sets_that_overlap_are_weighed_by_their_noise() -> None:
     how = make_schedule(Budget.parse(1), lines)
     answers = [(oracle.dense_query(query, shape) @ B).astype(np.int64) for query in problem.kernel_queries]
     accountant = how.composition.accountant()
-    outcome = mwem(Kernel(*flat(answers), accountant, SeededNoise(1), 1), problem, how)
+    outcome = mwem(Kernel(*flat(answers), accountant, Draws(SeededNoise(1)), 1), problem, how)
     sharp, noisy = (how.noise(line.share) for line in how.lines)
     assert noisy > 1000 * sharp
     true = B.reshape(4, 4, 4).sum(axis=(0, 2))

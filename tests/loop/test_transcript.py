@@ -37,6 +37,7 @@ from strategies import Floats, close, dense, domains, seeds
 
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, SeededNoise
 from mwem_sql.kernel.scales import noise_scale
@@ -224,7 +225,9 @@ def test_a_known_total_takes_nothing_away(case: str) -> None:
             )
             how = shares(problem, None, Budget.parse(0.1))
             account = how.composition.accountant()
-            kernel = Kernel(np.concatenate([B, [n]]), [B.size, 1], account, SeededNoise(seed), 1, problem.bounds())
+            kernel = Kernel(
+                np.concatenate([B, [n]]), [B.size, 1], account, Draws(SeededNoise(seed)), 1, problem.bounds()
+            )
             outcomes.append(mwem(kernel, problem, how))
             found.append(float(np.square(np.cumsum(dense(outcomes[-1].state)) - ends).mean()))
         assert outcomes[1].total == n
@@ -397,7 +400,7 @@ def test_at_once_all_goes_to_one_histogram(total: float | None, budget: Budget) 
     B = np.array([5, 0, 1, 2, 3, 1])
     answers = np.concatenate([B, [B.sum()]])
     accountant = plan.composition.accountant()
-    outcome = mwem(Kernel(answers, [6, 1], accountant, SeededNoise(1), 1, problem.bounds()), problem, plan)
+    outcome = mwem(Kernel(answers, [6, 1], accountant, Draws(SeededNoise(1)), 1, problem.bounds()), problem, plan)
     accountant.settle()
     assert accountant.remaining == 0
     (step,) = outcome.measurements
