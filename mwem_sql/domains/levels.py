@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import duckdb
-
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above
 from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
 from mwem_sql.errors import RELEASE, DomainError, refuse
-from mwem_sql.platform.catalog import Column, Place
+from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 
 
-def domains_alone(
-    con: duckdb.DuckDBPyConnection, place: Place, levels: Sequence[Level], sandbox: Sandbox
-) -> list[Domain]:
+def domains_alone(session: Session, levels: Sequence[Level], sandbox: Sandbox) -> list[Domain]:
     """The domain of each table by itself."""
-    domains = [read_domain(con, level.table, place, sandbox) for level in levels]
+    domains = [read_domain(session, level.table, sandbox) for level in levels]
     for level, domain in zip(levels, domains, strict=True):
         _check_alone(level, domain)
     return domains

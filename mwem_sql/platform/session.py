@@ -26,11 +26,17 @@ _locks_guard = threading.Lock()
 
 @dataclass(frozen=True)
 class Session:
-    """`cursor` gives a fresh connection of the instance for every statement: it sees committed, lasting tables only."""
+    """`cursor` gives a fresh connection of the instance for every statement: it sees committed, lasting tables only.
+
+    A session of a server has two sides: `inside` is the one of private rows, what the curator declares of them, and
+    their ledger; the session's own has workloads and releases. `user` is who the server knows that it is.
+    """
 
     fresh: Callable[[], duckdb.DuckDBPyConnection]
     place: Place
     settings: Mapping[str, object]
+    inside: Session | None = None
+    user: str | None = None
 
     @classmethod
     def of(cls, handle: object) -> Session:
@@ -53,6 +59,15 @@ class Session:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return calls.track(self.fresh())
+
+    @property
+    def private(self) -> Session:
+        """The side that private rows and their ledger are on."""
+        return self if self.inside is None else self.inside
+
+    def side_of(self, declared: str | None) -> Session:
+        """Where a public table about a private one is looked up: by its name, among the caller's; else beside that."""
+        return self.private if declared is None else self
 
 
 def instance(con: duckdb.DuckDBPyConnection) -> str | None:

@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 
+from mwem_sql.accounting.subjects import check_all_served
 from mwem_sql.boundary.levels import Level, read_levels
 from mwem_sql.domains.domain import Domain
 from mwem_sql.domains.levels import domains_alone, level_domains
@@ -29,11 +30,12 @@ def levels_of(session: Session, tables: Sequence[str], function: str) -> tuple[t
 
     How many rows lead to a row has no bound there: a release gives it.
     """
-    con = session.cursor()
+    inside = session.private
     with spoken_by(function), Sandbox(session.settings) as sandbox:
         check_tables(tables)
-        levels = read_levels(con, tables, session.place)
-        return levels, level_domains(levels, domains_alone(con, session.place, levels, sandbox), {})
+        check_all_served(session, tables, function)
+        levels = read_levels(inside.cursor(), tables, inside.place)
+        return levels, level_domains(levels, domains_alone(session, levels, sandbox), {})
 
 
 def marginals(domains: Sequence[Domain], k: int) -> Workload:

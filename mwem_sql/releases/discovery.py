@@ -105,7 +105,9 @@ def discover(
     """
     threshold = discovery.threshold
     accountant = threshold.accountant()
-    counts = execution.value_counts(execution.engine_of(session.cursor(), relation), discovery.statements, check)
+    counts = execution.value_counts(
+        execution.engine_of(session.private.cursor(), relation), discovery.statements, check
+    )
     frequent = {
         name: frequent_values(batches, threshold, accountant, noise)
         for name, batches in zip(discovery.columns, counts, strict=True)

@@ -19,6 +19,7 @@ import duckdb
 
 from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
+from mwem_sql.accounting.subjects import check_writable
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
@@ -117,8 +118,9 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         charge = _charge(tree)
         calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
         receipt = tree.ledger.debit(
-            session.cursor(), charge, text, action=RELEASE, private=request.first.seed is None,
+            session.private.cursor(), charge, text, action=RELEASE, private=request.first.seed is None,
             request=fingerprint.hash, version=request.first.version, workload=first_query(tree.root.plan.compiled),
+            user_name=session.user,
         )  # fmt: skip
         calls.stands(charged(request.first, text))
         status = "failed"
@@ -132,7 +134,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
             )
         finally:
             with calls.shielded(), suppress(duckdb.Error):  # an entry that stays open counts all the same
-                tree.ledger.close(session.cursor(), receipt.entry, status, charge.rho)
+                tree.ledger.close(session.private.cursor(), receipt.entry, status, charge.rho)
         announce(request.first.table, "done")
         warnings: list[str | None] = [*_warnings(tree, made)]
         warnings.append(uncapped(request.first, tree.ledger, receipt))
@@ -197,7 +199,7 @@ def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree
     if databases[outputs[0].database].read_only:
         what = f"output ({outputs[0]}) is in a database that cannot be written"
         raise refuse(OutputError, RELEASE, what, "USE a writable one")
-    tree.ledger.check_writable(databases, session.place, RELEASE)
+    check_writable(session, tree.ledger, databases, RELEASE)
 
 
 def _charge(tree: TreePlan) -> Charge:
@@ -210,7 +212,7 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
     """Whether a snapshot has what was planned and charged: the same tables, keys and account."""
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
-        con = snapshot.home or session.cursor()
+        con = snapshot.home or session.private.cursor()
         account = tree.ledger.at(con).account
         if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
@@ -236,7 +238,7 @@ def _run_and_store(
     accountant = Accountant(composition.kind, tree.limit, composition.budget)
     announce(request.first.table, "reading")
     answers = execution.all_answers(
-        execution.engine_of(session.cursor(), tree.root.level.table),
+        execution.engine_of(session.private.cursor(), tree.root.level.table),
         [one.plan.pushdown for one in tree.levels],
         _check_of(session, request, tree, receipt),
     )

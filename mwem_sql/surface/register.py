@@ -31,12 +31,11 @@ from mwem_sql.platform.session import connection_of, lock, transaction, use
 from mwem_sql.platform.session import instance as key_of_instance
 from mwem_sql.releases.sample import as_texts
 from mwem_sql.surface import spec
-from mwem_sql.surface.bodies import Arguments, Typed, sentence
+from mwem_sql.surface.bodies import Arguments, Home, Typed, sentence
 from mwem_sql.surface.declaration import SqlFunction
 
 Handle = TypeVar("Handle")
 Result = TypeVar("Result")
-Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
 _INSTANCES: dict[str, _Instance] = {}
 _BODIES: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
@@ -120,21 +119,21 @@ def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
     except duckdb.CatalogException:
         return _INSTANCES[str(key_of_instance(con))]
     _INSTANCES[instance.key] = instance
-    _create_functions(cursor, instance.cursor)
+    _create_functions(cursor, instance)
     return instance
 
 
-def _create_functions(con: duckdb.DuckDBPyConnection, cursor: Cursor) -> None:
+def _create_functions(con: duckdb.DuckDBPyConnection, home: Home) -> None:
     for function in spec.FUNCTIONS.values():
         name = f"_{function.name}"
         if function.kind == "typed":
-            _define(con, f"{name}_sql", partial(_selects, function, cursor), ["VARCHAR"], "VARCHAR")
+            _define(con, f"{name}_sql", partial(_selects, function, home), ["VARCHAR"], "VARCHAR")
             lists = "STRUCT(err VARCHAR, lists VARCHAR[][])"
-            _define(con, name, partial(_lists, function, cursor), ["VARCHAR"], lists)
+            _define(con, name, partial(_lists, function, home), ["VARCHAR"], lists)
         elif function.kind == "scalar":
-            _define(con, name, partial(_values, function, cursor), ["VARCHAR"], function.struct, pure=True)
+            _define(con, name, partial(_values, function, home), ["VARCHAR"], function.struct, pure=True)
         else:
-            _define(con, name, partial(_rows, function, cursor), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]")
+            _define(con, name, partial(_rows, function, home), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]")
 
 
 def _define(
@@ -149,12 +148,12 @@ def _define(
     _BODIES.append(body)
 
 
-def _rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
+def _rows(function: SqlFunction, home: Home, arguments: pa.Array, queries: pa.Array) -> pa.Array:
     """The rows of each call; or one with the refusal, which the macro raises as an error of DuckDB's."""
     out: list[list[dict[str, Any]]] = []
     for text, texts in zip(arguments.to_pylist(), queries.to_pylist(), strict=True):
         try:
-            out.append(_run(function, Arguments.of_sql(function.name, cursor, text, texts), list))
+            out.append(_run(function, Arguments.of_sql(function.name, home, text, texts), list))
         except Exception as error:  # noqa: BLE001
             out.append([{"err": sentence(function.name, error)}])
     return pa.array(out, type=pa.list_(_row(function)))
@@ -162,12 +161,20 @@ def _rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: p
 
 def _run(function: SqlFunction, call: Arguments, read: Callable[[Any], Result]) -> Result:
     """What a body gives, read to its end before the call ends."""
-    return calls.run(function.name, lambda: read(function.body(call)))
+
+    def work() -> Result:
+        with call.permitted():
+            return read(function.body(call))
+
+    return calls.run(function.name, work)
 
 
-def _values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def _values(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """One value per row. All predicates that are asked of one release are compiled together."""
-    requests = [Arguments.of_sql(function.name, cursor, text) for text in arguments.to_pylist()]
+    try:
+        requests = [Arguments.of_sql(function.name, home, text) for text in arguments.to_pylist()]
+    except MwemError as error:
+        return pa.array([{"err": sentence(function.name, error)}] * len(arguments), type=_row(function))
     out: list[dict[str, Any]] = [{} for _ in requests]
     groups: dict[str, list[int]] = {}
     for row, call in enumerate(requests):
@@ -175,7 +182,9 @@ def _values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Ar
         groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
     for rows in groups.values():
         try:
-            for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
+            with requests[rows[0]].permitted():
+                values = function.body([requests[row] for row in rows])
+            for row, value in zip(rows, values, strict=True):
                 out[row] = value
         except Exception as error:  # noqa: BLE001
             out[rows[0]] = {"err": sentence(function.name, error)}
@@ -186,16 +195,16 @@ def _row(function: SqlFunction) -> pa.DataType:
     return pa.struct([pa.field("err", pa.string()), *function.schema])
 
 
-def _selects(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def _selects(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """For functions whose columns depend on their arguments: the SELECT of each call, made when DuckDB binds it."""
-    return pa.array([_select(function, cursor, text) for text in arguments.to_pylist()])
+    return pa.array([_select(function, home, text) for text in arguments.to_pylist()])
 
 
-def _select(function: SqlFunction, cursor: Cursor, text: str) -> str:
+def _select(function: SqlFunction, home: Home, text: str) -> str:
     """A list of values for each column, side by side; or what raises the refusal."""
     names: Sequence[str] = ()
     try:
-        call = Arguments.of_sql(function.name, cursor, text)
+        call = Arguments.of_sql(function.name, home, text)
         names = _names(function, call)
         typed: Typed = _run(function, call, lambda typed: typed)
     except Exception as error:  # noqa: BLE001
@@ -230,13 +239,13 @@ def _raising(refusal: str, names: Sequence[str]) -> exp.Select:
     return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (refusal,))).from_(source)
 
 
-def _lists(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def _lists(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """Of each call a struct with its refusal, or with a list of values for each column, as text."""
     refusals: list[str | None] = []
     results: list[list[pa.Array]] = []
     for text in arguments.to_pylist():
         try:
-            call = Arguments.of_sql(function.name, cursor, text)
+            call = Arguments.of_sql(function.name, home, text)
             results.append(_run(function, call, lambda typed: as_texts(typed.rows())))
             refusals.append(None)
         except Exception as error:  # noqa: BLE001
