@@ -16,6 +16,7 @@ from mwem_sql.errors import (
     WorkloadError,
 )
 from mwem_sql.platform.calls import cancel
+from mwem_sql.server.serve import serve
 from mwem_sql.surface.api import (
     Release,
     answer,
@@ -58,6 +59,7 @@ __all__ = [
     "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
     "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition", "plan", "policy", "public",
     "quality", "quantile",
-    "ranges", "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
+    "ranges", "register", "release", "report", "rules", "sample", "serve",
+    "sources", "suggest_domain", "unregister", "weights",
     "withdraw",
 ]  # fmt: skip

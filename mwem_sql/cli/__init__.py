@@ -45,7 +45,21 @@ def export(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo.run, "export": export, "suggest": suggest.run}
+def serving(arguments: list[str]) -> int:
+    """`mwem-sql serve`."""
+    from mwem_sql.cli import serve  # noqa: PLC0415 (other commands need no server)
+
+    return serve.run(arguments)
+
+
+def users(arguments: list[str]) -> int:
+    """`mwem-sql user`."""
+    from mwem_sql.cli import serve  # noqa: PLC0415 (as above)
+
+    return serve.users(arguments)
+
+
+COMMANDS = {"demo": demo.run, "export": export, "suggest": suggest.run, "serve": serving, "user": users}
 
 
 def main(argv: list[str] | None = None) -> int:

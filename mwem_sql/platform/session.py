@@ -70,6 +70,17 @@ class Session:
         return self.private if declared is None else self
 
 
+def cursors(con: duckdb.DuckDBPyConnection) -> Callable[[], duckdb.DuckDBPyConnection]:
+    """Cursors of a connection for several threads: from 2.0 on, DuckDB refuses two that are made at the same time."""
+    guard = threading.Lock()
+
+    def cursor() -> duckdb.DuckDBPyConnection:
+        with guard:
+            return con.cursor()
+
+    return cursor
+
+
 def instance(con: duckdb.DuckDBPyConnection) -> str | None:
     """The key of the instance that a connection belongs to; None where `register` was not called on it."""
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence, Sized
@@ -48,6 +49,7 @@ class _Instance:
         self.key = uuid.uuid4().hex
         self._path: str | None = None  # of the database that the instance was opened with
         self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+        self._guard = threading.Lock()  # as in `session.cursors`
 
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
         if all(reference() is not con for reference in self._connections):
@@ -58,7 +60,7 @@ class _Instance:
         """A fresh connection of this instance, from whichever connection is still open."""
         for reference in list(self._connections):
             con = reference()
-            with contextlib.suppress(duckdb.Error):
+            with contextlib.suppress(duckdb.Error), self._guard:
                 if con is not None:
                     return con.cursor()
             with contextlib.suppress(ValueError):  # another thread was first
