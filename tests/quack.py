@@ -75,15 +75,17 @@ class Served:
         self.process = subprocess.Popen(
             list(map(str, command)), cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
+        self.lines.clear()
         threading.Thread(target=self._read, daemon=True).start()
         self.wait_for("An analyst pastes")
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._changed:
-                self.lines.append(line.rstrip())
-                self._changed.notify_all()
+        with self.process.stdout as printed:
+            for line in printed:
+                with self._changed:
+                    self.lines.append(line.rstrip())
+                    self._changed.notify_all()
         with self._changed:
             self.lines.append("(ended)")
             self._changed.notify_all()

@@ -19,7 +19,7 @@ from quack import RefusedError, Served, commands
 pytestmark = pytest.mark.server
 
 PRIVATE = """
-    CREATE TABLE census (age INTEGER CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M') NOT NULL, city VARCHAR);
+    CREATE TABLE census (age INTEGER CHECK (age BETWEEN 0 AND 99), sex ENUM ('F', 'M') NOT NULL, city VARCHAR NOT NULL);
     INSERT INTO census SELECT i % 100, ['F', 'M'][1 + i % 2], ['Bonn', 'Kiel', 'Ulm'][1 + i % 3] FROM range(30000) t(i);
     CREATE TABLE census_domain AS SELECT 'city' AS attribute, ['Bonn', 'Kiel', 'Ulm'] AS "values";
     CREATE TABLE secret AS FROM census"""
