@@ -50,17 +50,18 @@ RULE: dict[str, tuple[str, ...]] = {
         "reporting", "explain", "releases", "judge", "scan", "kernel", "accounting", "boundary", "domains", "workload",
         "platform", "language", "errors",
     ),
-    "cli": ("surface", "explain", "releases", "platform", "language", "errors"),
+    "server": ("surface", "releases", "platform", "language", "errors"),
+    "cli": ("server", "surface", "explain", "releases", "platform", "language", "errors"),
     "dbt": ("surface",),
 }  # fmt: skip
 # How the rooms lie in the picture, top floor first, and what is written on their doors.
 FLOORS = (
-    ("dbt", "cli"), ("surface",), ("reporting",), ("explain",), ("releases",), ("judge", "synthesis"),
+    ("dbt", "cli"), ("server",), ("surface",), ("reporting",), ("explain",), ("releases",), ("judge", "synthesis"),
     ("loop", "scan"), ("model", "compile", "accounting"), ("workload", "kernel"), ("domains",), ("boundary",),
     ("algebra", "platform"), ("errors", "language"),
 )  # fmt: skip
 DOORS = {
-    "surface": "SQL functions and Python API", "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
+    "surface": "SQL functions and Python API", "server": "analysts' statements, users", "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
     "reporting": "a page and files for people", "explain": "the plan in words, compare",
     "releases": "plan, run, store, answer",
     "judge": "how far answers may be off", "loop": "the loop, what it measures", "synthesis": "rows from the state",
@@ -69,7 +70,7 @@ DOORS = {
     "domains": "public values, classes", "algebra": "queries and tables as arrays", "boundary": "what may be private",
     "platform": "DuckDB as we talk to it", "language": "the SQL of a workload", "errors": "one tree of errors",
 }  # fmt: skip
-WIDTH, HEIGHT, WIDE, HIGH = 800, 940, 200, 46
+WIDTH, HEIGHT, WIDE, HIGH = 800, 1000, 200, 46
 
 
 class Edge(NamedTuple):

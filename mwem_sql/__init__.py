@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         WorkloadError,
     )
     from mwem_sql.platform.calls import cancel
+    from mwem_sql.server.serve import serve
     from mwem_sql.surface.api import (
         Release,
         answer,
@@ -64,14 +65,15 @@ __all__ = [
     "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
     "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition", "plan", "policy", "public",
     "quality", "quantile",
-    "ranges", "register", "release", "report", "rules", "sample", "sources", "suggest_domain", "unregister", "weights",
+    "ranges", "register", "release", "report", "rules", "sample", "serve",
+    "sources", "suggest_domain", "unregister", "weights",
     "withdraw",
 ]  # fmt: skip
 
 _HOMES = {
     "Attribute": "domains.attribute", "Domain": "domains.domain", "Query": "workload", "Workload": "workload",
     "cancel": "platform.calls", "connect": "surface.register", "load": "surface.frames",
-    "register": "surface.register", "unregister": "surface.register",
+    "register": "surface.register", "serve": "server.serve", "unregister": "surface.register",
 }  # fmt: skip
 """Where a name is: errors in `errors`, and what is not listed here in `surface.api`."""
 

@@ -41,6 +41,10 @@ CREATE TABLE IF NOT EXISTS journal (
     partition_type VARCHAR,             -- and its type
     partition VARCHAR,                  -- of an entry: for which values of it the charge counts; NULL: for all
     partition_exact VARCHAR,            -- the same as JSON: stretches of values, [from, until), and null for NULL
+    user_name VARCHAR,                  -- of an entry, the user of a server that asked; of a cap, whose it is; NULL: no such
+    every VARCHAR,                      -- of a cap that renews, after how many days or hours
+    opened TIMESTAMP,                   -- of such a cap, when its window began
+    since BIGINT,                       -- of a cap: what was charged in lines up to this number is not counted
     checksum VARCHAR NOT NULL           -- of this line and the checksum before it
 );
 
@@ -71,7 +75,7 @@ SELECT
     line.moment AS started, CASE WHEN last.event = 'end' THEN last.moment END AS finished,
     coalesce(last.rho_exact, line.rho_exact) AS rho_exact, line.unit, line.rows_per_unit, line.request, line.who,
     line.account, line.unit_is_computed, line.unit_id, line.claimed, line.version, line.workload, line.reason,
-    line.failure_exact, line.partition_by, line.partition, line.partition_exact
+    line.failure_exact, line.partition_by, line.partition, line.partition_exact, line.user_name
 FROM journal AS line
 LEFT JOIN (
     SELECT entry, max(number) AS number FROM journal WHERE event IN ('end', 'resume') GROUP BY entry
@@ -79,13 +83,14 @@ LEFT JOIN (
 LEFT JOIN journal AS last ON last.number = newest.number
 WHERE line.event = 'entry' ORDER BY line.number;
 
--- The cap of each account: the last that was set; and the column by whose values its charges add up, if there is one.
+-- The cap of each account, and of each user of it: the last that was set; and the column by whose values its charges add up, if there is one.
 CREATE VIEW IF NOT EXISTS budgets AS
 SELECT
     cap.database_name, cap.schema_name, cap.table_name, cap.epsilon, cap.delta, cap.epsilon_exact, cap.delta_exact,
-    cap.unit, cap.rows_per_unit, cap.account, cap.unit_id, declared.partition_by
+    cap.unit, cap.rows_per_unit, cap.account, cap.unit_id, declared.partition_by, cap.user_name, cap.every, cap.opened
 FROM journal AS cap
-LEFT JOIN journal AS later ON later.account = cap.account AND later.event = 'cap' AND later.number > cap.number
+LEFT JOIN journal AS later ON later.account IS NOT DISTINCT FROM cap.account AND later.event = 'cap'
+    AND later.user_name IS NOT DISTINCT FROM cap.user_name AND later.number > cap.number
 LEFT JOIN (
     SELECT account, arg_max_null(partition_by, number) AS partition_by FROM journal WHERE event = 'partition'
     GROUP BY account

@@ -20,7 +20,8 @@ CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -85,7 +86,8 @@ CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -127,7 +129,8 @@ CREATE OR REPLACE MACRO mwem_domain(private_table, domain := NULL) AS TABLE
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_domain IS 'The public domain of a table: every column, where it is declared and what it lacks. Reads no private row.
@@ -161,7 +164,8 @@ CREATE OR REPLACE MACRO mwem_rules(private_table, domain := NULL, rules := NULL)
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_rules IS 'What is possible of several columns together: CHECKs, generated columns and the rows of a rules table. No synthetic row breaks one, and none takes any budget. Reads no private row.
@@ -188,7 +192,8 @@ CREATE OR REPLACE MACRO mwem_known(private_table, domain := NULL, known := NULL)
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_known IS 'Public totals: counts that somebody else has published, and the number of rows if it follows from them. A release agrees with them exactly, and none takes any budget. Reads no private row.
@@ -214,7 +219,8 @@ CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_suggest_domain IS 'NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in the first row: the domain table, marginals, the release.
@@ -247,7 +253,8 @@ CREATE OR REPLACE MACRO mwem_marginals(private_table, k, domain := NULL) AS TABL
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_marginals IS 'Workload rows: all k-way marginals of the columns that can be grouped by; a warning in the log names the others. Of a list of tables, each with the columns above it and the numbers of rows below.
@@ -274,7 +281,8 @@ CREATE OR REPLACE MACRO mwem_ranges(private_table, columns, count, seed := NULL,
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_ranges IS 'Workload rows: random ranges over a column, or over several (''age, hours'' or [''age'', ''hours'']).
@@ -303,7 +311,8 @@ CREATE OR REPLACE MACRO mwem_parities(private_table, k, columns := NULL, domain 
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_parities IS 'Workload rows: parities of one to k attributes that have two values each.
@@ -331,7 +340,8 @@ CREATE OR REPLACE MACRO mwem_answer(output, workload, confidence := 0.95) AS TAB
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -361,7 +371,8 @@ CREATE OR REPLACE MACRO mwem_count(output, predicate) AS
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r.answer END)[1];
 
 COMMENT ON MACRO mwem_count IS 'One answer of a stored release.
@@ -381,7 +392,8 @@ CREATE OR REPLACE MACRO mwem_count_interval(output, predicate, confidence := 0.9
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR)],
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR)],
         lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE {answer: r.answer, low: r.low, high: r.high, measured: r.measured} END)[1];
 
 COMMENT ON MACRO mwem_count_interval IS 'The same with its interval, as a struct: answer, low, high, measured.
@@ -406,7 +418,8 @@ CREATE OR REPLACE MACRO mwem_average(output, measure, given := NULL, confidence 
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_average IS 'The average of a column, or of an expression, with its interval; of all rows, or of those for which a condition is true.
@@ -431,7 +444,8 @@ CREATE OR REPLACE MACRO mwem_quantile(output, attribute, share, given := NULL, c
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_quantile IS 'The median, or other quantiles, of a column with their intervals: the least value that so much of the rows lies at most at. Values have the column''s own type; rows without one do not count.
 
@@ -459,7 +473,8 @@ CREATE OR REPLACE MACRO mwem_quality(output, confidence := 0.95, summary := fals
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_quality IS 'Every query of a release''s workload: whether it was measured, how wide its intervals are, with how much noise and in which step. With summary := true scores of the whole release instead; with compare := ''adult'' also those that others print (mean L1 of pairs, pMSE, correlations), NOT PRIVATE, and with target := ''income'' how well a classifier does that was trained on synthetic rows.
@@ -494,7 +509,8 @@ CREATE OR REPLACE MACRO mwem_weights(output, attributes) AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_weights IS 'The fractional weighting of a stored release over some attributes: a column each, and weight.
 
@@ -514,7 +530,8 @@ CREATE OR REPLACE MACRO mwem_sample(output, rows := NULL, given := NULL, seed :=
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR));
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR));
 
 COMMENT ON MACRO TABLE mwem_sample IS 'Rows from a stored release: as many as you like, or of one kind. Drawn anew, as the synthetic table was; columns and types are those of the release.
 
@@ -528,7 +545,7 @@ seed := NULL  The same number draws the same rows again. It has no part in priva
 
 -> <column> its type  A column for each of the release.';
 
-CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_report(output, path := NULL, compare := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_report(
         to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, "compare": "compare",
@@ -536,7 +553,8 @@ CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_report IS 'One page about a stored release, for people: what is promised, what was measured, the workload''s answers and how sure they are. With compare := ''adult'' the page shows true answers beside them and is NOT PRIVATE. A file that is there is replaced only if it is such a page.
@@ -545,12 +563,13 @@ Example: CALL mwem_report(''adult_synthetic'', ''report.html'')  ->  report.html
 Cost: nothing; with compare it reads private rows, and the ledger notes it
 
 output  The output of a release by its name, as text: ''adult_synthetic''.
-path  The file to write: ''report.html''.
+path := NULL  The file to write: ''report.html''. NULL: none, and the page is in the result.
 compare := NULL  The private table by its name: true answers beside the released ones. NOT PRIVATE.
 
 -> file VARCHAR  What was written.
 -> bytes BIGINT  Its size.
--> private BOOLEAN  Whether the page may be published.';
+-> private BOOLEAN  Whether the page may be published.
+-> page VARCHAR  The page, in HTML, where no file was named; else NULL.';
 
 CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -559,7 +578,8 @@ CREATE OR REPLACE MACRO mwem_export(output, path) AS TABLE
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_export IS 'A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside them, for people (.md) and as data (.json). Of a release of several tables, all of them.
@@ -580,7 +600,8 @@ CREATE OR REPLACE MACRO mwem_withdraw(output, reason) AS TABLE
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_withdraw IS 'Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and why. Its rows stay until you drop them; dropping them alone (DROP TABLE) keeps the release, which goes on answering.
@@ -606,7 +627,8 @@ CREATE OR REPLACE MACRO mwem_compare(private_table, output, workload, confidence
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, queries),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, queries),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
         FROM (SELECT list(j ORDER BY n) AS queries
               FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
@@ -634,15 +656,18 @@ confidence := 0.95  How often the true answer is to be between low and high: abo
 -> binning_error DOUBLE  The part of the error that bins and bounds alone cause, without any noise.
 -> note VARCHAR  Why there is no true answer, or what it is about.';
 
-CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1) AS TABLE
+CREATE OR REPLACE MACRO mwem_budget(private_table, epsilon, delta := 0.0, unit := NULL, rows_per_unit := 1,
+        user := NULL, every := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_budget(
         to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "delta": "delta"::VARCHAR,
-        "unit": "unit", "rows_per_unit": "rows_per_unit", context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        "unit": "unit", "rows_per_unit": "rows_per_unit", "user": "user", "every": "every",
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_budget IS 'Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.
@@ -655,6 +680,8 @@ epsilon  What all releases of the table may spend together.
 delta := 0.0  0: epsilons are added up, and a release with a delta is refused. Above 0: everything is counted in rho (zCDP) and converted once at this delta.
 unit := NULL  Makes it a cap per person: every release of the table must give the same unit. A table: a row of it and all rows that lead to it by keys.
 rows_per_unit := 1  As many as every release of the table must give. Not for a table as unit: there each release says for itself.
+user := NULL  Makes it a cap on what this user of a server asks, beside the table''s: of the table, or of all tables where the table is NULL.
+every := NULL  ''30 days'', ''12 hours'': a cap that renews. Each window is a new cap by your word: over k windows a table''s rows are in for k times epsilon.
 
 -> schema_name VARCHAR  The table''s schema.
 -> table_name VARCHAR  The table.
@@ -667,7 +694,9 @@ rows_per_unit := 1  As many as every release of the table must give. Not for a t
 -> rows_per_unit INTEGER  How many rows of one unit count; NULL: all, of a table as unit.
 -> seeded INTEGER  Releases with a seed from before the cap, which no budget covers.
 -> also_charged_as VARCHAR  Other names under which the same rows were charged, and what was spent there.
--> partition_by VARCHAR  The column by whose values charges add up (mwem_partition): spent and left are those of the value with least left, and what is left is for a release of all rows. NULL: none.';
+-> partition_by VARCHAR  The column by whose values charges add up (mwem_partition): spent and left are those of the value with least left, and what is left is for a release of all rows. NULL: none.
+-> user_name VARCHAR  The user of a server whose cap it is; NULL: it is for all.
+-> every VARCHAR  After how long it renews; NULL: never.';
 
 CREATE OR REPLACE MACRO mwem_partition(private_table, by) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -676,7 +705,8 @@ CREATE OR REPLACE MACRO mwem_partition(private_table, by) AS TABLE
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_partition IS 'Declares a column whose value never changes in a row, as a month: from then on releases of views that say WHERE month = ''2025-01'' and WHERE month = ''2025-02'' cost the larger of the two, not both together. Called again, it shows what is left for each month.
@@ -701,7 +731,8 @@ CREATE OR REPLACE MACRO mwem_ledger() AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_ledger IS 'What was spent, by whom, when, on what, and what is left, over all attached databases.
@@ -731,7 +762,8 @@ Cost: nothing
 -> workload VARCHAR  What was asked: its first query, and how many more there are.
 -> claimed VARCHAR  The user that the environment names (USER, LOGNAME), where that is another one.
 -> reason VARCHAR  Why a release was withdrawn; NULL for all else.
--> partition VARCHAR  For which values of the column that mwem_partition declares it counts; NULL: for all.';
+-> partition VARCHAR  For which values of the column that mwem_partition declares it counts; NULL: for all.
+-> user_name VARCHAR  The user of a server that asked; NULL: it did not come by a server.';
 
 CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
@@ -740,7 +772,8 @@ CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_policy IS 'Whether every private table of the current database needs a cap before it is released; shows it, or sets it.
@@ -760,7 +793,8 @@ CREATE OR REPLACE MACRO mwem_public(public_table) AS TABLE
         schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_public IS 'The curator''s word that all rows of a table are public, so that private views may join it along its key. Never for a table that was charged or capped.
@@ -783,7 +817,8 @@ CREATE OR REPLACE MACRO mwem_attach(alias, source, ledger := NULL, timeout := NU
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_attach IS 'Lets an alias stand for another engine''s database, whose tables are then private tables: a PostgreSQL server, Spark Connect, or a DuckDB file apart.
@@ -809,7 +844,8 @@ CREATE OR REPLACE MACRO mwem_detach(alias) AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_detach IS 'Takes an alias back. Accounts, caps and releases stay.
@@ -832,7 +868,8 @@ CREATE OR REPLACE MACRO mwem_sources() AS TABLE
         settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
-        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')}}})::VARCHAR, NULL),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
             lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
 
 COMMENT ON MACRO TABLE mwem_sources IS 'The sources that are attached: alias, kind, where they are (without secrets), and the database that has their ledger.

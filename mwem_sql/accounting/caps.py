@@ -12,12 +12,14 @@ delta, epsilons are added up. With delta everything is kept in rho (zCDP), added
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 
 from mwem_sql.boundary.scope import EVERYTHING, Key, Scope, kind_of
-from mwem_sql.errors import RELEASE, BudgetError, MwemError, literal, refuse
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, OptionError, literal, refuse
 from mwem_sql.kernel.budget import MINIMUM_DELTA, Budget
 from mwem_sql.kernel.composition import Composition
 from mwem_sql.kernel.scales import LARGEST_RHO, pure_rho, zcdp_epsilon, zcdp_rho
@@ -97,12 +99,41 @@ class Charge:
 
 @dataclass(frozen=True)
 class Cap:
-    """The most that all releases of a table may take together, counted for one unit."""
+    """The most that all releases of a table may take together, counted for one unit.
+
+    That of a `user` is for what this user of a server asks, whatever the units. One that renews `every` so often is, in
+    each window, a new cap: since it was `opened`, what was charged in lines of the journal up to `since` is not
+    counted.
+    """
 
     budget: Budget
     unit: str | None = None
     rows_per_unit: int | None = 1
     unit_id: str = ""
+    user: str | None = None
+    every: str | None = None
+    opened: datetime | None = None
+    since: int = 0
+
+    def renewed(self, moment: datetime, number: int) -> Cap:
+        """The cap as it is at a moment: where its window has passed, a new one, for charges of later lines only.
+
+        `number` is that of the journal's last line.
+        """
+        if self.every is None or self.opened is None:
+            return self
+        passed = (moment - self.opened) // read_every(self.every)
+        if passed < 1:
+            return self
+        return replace(self, opened=self.opened + passed * read_every(self.every), since=number)
+
+    def following(self, before: Cap | None, moment: datetime) -> Cap:
+        """The cap as it is set at a moment: one that renews goes on in the window that is open, if there is one."""
+        if self.every is None:
+            return self
+        if before is not None and before.every is not None:
+            return replace(self, opened=before.opened, since=before.since)
+        return replace(self, opened=moment)
 
     @property
     def pure(self) -> bool:
@@ -134,6 +165,8 @@ class Cap:
 
     def counts(self, charge: Charge) -> bool:
         """Whether a release protects whom this cap is for. One by a computed unit never does: the view may change."""
+        if self.user is not None:
+            return True
         if charge.computed or self.rows_per_unit != charge.rows_per_unit:
             return False
         if self.unit is None or charge.unit is None:
@@ -248,6 +281,18 @@ class Balance:
         if self.cap is None:
             return None
         return self.cap.epsilon(self.cap.left(self.spent, self.failure), self.failure)
+
+
+_UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "week": timedelta(weeks=1)}
+
+
+def read_every(value: object) -> timedelta:
+    """How long a window of a cap lasts, from '30 days' or '12 hours'."""
+    match = re.fullmatch(r"\s*([1-9][0-9]{0,4})\s+(day|hour|week)s?\s*", value) if isinstance(value, str) else None
+    if match is None:
+        what = f"every ({value!r}) must be a number of hours, days or weeks"
+        raise refuse(OptionError, "mwem_budget", what, "write '30 days', or leave it out for a cap that never renews")
+    return int(match[1]) * _UNITS[match[2]]
 
 
 _Pair = tuple[Fraction, Fraction]

@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -40,13 +40,21 @@ _PAUSE = 0.05  # seconds at most between two of them
 Result = TypeVar("Result")
 
 
+def now() -> datetime:
+    return datetime.now(timezone.utc).replace(tzinfo=None)
+
+
 @dataclass(frozen=True)
 class Journal:
-    """A journal as it was read. `fault` is the first line that is not as it was written; None where the chain holds."""
+    """A journal as it was read. `fault` is the first line that is not as it was written; None where the chain holds.
+
+    `moment` is when it was read: which window of a cap that renews is open is the same for all who look at it.
+    """
 
     home: str
     lines: Sequence[Row]
     fault: int | None
+    moment: datetime = field(default_factory=now)
 
     @cached_property
     def entries(self) -> dict[str, Row]:
@@ -65,10 +73,15 @@ class Journal:
 
     @cached_property
     def caps(self) -> dict[str, list[Row]]:
-        """All caps that were ever set, by account, the last one in force."""
-        out: dict[str, list[Row]] = {}
+        """All caps of tables that were ever set, by account, the last one in force."""
+        return {account: lines for (account, user), lines in self.all_caps.items() if user is None and account}
+
+    @cached_property
+    def all_caps(self) -> dict[tuple[str | None, str | None], list[Row]]:
+        """The same by account and user: of a user there may be one for an account, and one for all together."""
+        out: dict[tuple[str | None, str | None], list[Row]] = {}
         for line in self._of("cap"):
-            out.setdefault(line["account"], []).append(line)
+            out.setdefault((line["account"], line["user_name"]), []).append(line)
         return out
 
     @cached_property
@@ -94,10 +107,21 @@ class Journal:
         """Whether releases need a cap by the policy of the database; where nobody set one, they do not."""
         return any(line["require_caps"] for line in self.policies[-1:])
 
-    def cap(self, account: str | None) -> Cap | None:
+    def cap(self, account: str | None, user: str | None = None) -> Cap | None:
+        """The cap of an account, as it is at this moment; of a `user`, theirs of it, or of all accounts together."""
+        if account is None and user is None:
+            return None
+        cap = self.cap_as_written(account, user)
+        return None if cap is None else cap.renewed(self.moment, len(self.lines))
+
+    def cap_as_written(self, account: str | None, user: str | None = None) -> Cap | None:
+        """The same, in the window of its line."""
         with legible(damaged(self.home)):
-            for line in self.caps.get(account or "", [])[-1:]:
-                return Cap(_budget(line), line["unit"], line["rows_per_unit"], line["unit_id"])
+            for line in self.all_caps.get((account, user), [])[-1:]:
+                return Cap(
+                    _budget(line), line["unit"], line["rows_per_unit"], line["unit_id"], user=line["user_name"],
+                    every=line["every"], opened=line["opened"], since=line["since"] or 0,
+                )  # fmt: skip
         return None
 
     def partition(self, account: str | None) -> PartitionColumn | None:
@@ -119,9 +143,22 @@ class Journal:
         return [row for row in self._entries_of(account) if row["private"] and Fraction(row["epsilon_exact"]) > 0]
 
     def charges(self, account: str | None) -> list[Charge]:
-        partition = self.partition(account)
+        """What counts under the account's cap, or what was charged where there is none."""
+        cap, partition = self.cap(account), self.partition(account)
+        since = 0 if cap is None else cap.since
         with legible(damaged(self.home)):
-            return [_charge(row, partition) for row in self.charge_rows(account)]
+            return [_charge(row, partition) for row in self.charge_rows(account) if row["number"] > since]
+
+    def charges_of(self, account: str | None, cap: Cap) -> list[Charge]:
+        """What counts under a user's cap: what they asked, of an account or, for None, of all."""
+        with legible(damaged(self.home)):
+            accounts = {row["account"] for row in self.entries.values()} if account is None else {account}
+            return [
+                _charge(row, self.partition(account))
+                for each in accounts
+                for row in self.charge_rows(each)
+                if row["user_name"] == cap.user and row["number"] > cap.since
+            ]
 
     def charge_of(self, row: Row) -> Charge:
         """The charge of an entry, as it counts now."""
@@ -146,7 +183,7 @@ def read(con: duckdb.DuckDBPyConnection, home: str) -> Journal:
     with legible(damaged(home)):
         rows = con.execute(_lines_of(home)).fetchall()
         lines = [row[2:] for row in rows if row[2] is not None]
-        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _fault(lines, rows))
+        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _fault(lines, rows), now())
         if journal.fault is not None:
             for line in journal.lines:
                 check_types(line, "ledger.sql", "journal")
@@ -226,10 +263,6 @@ def key_of(line: Row) -> Key:
     return line[NAME[0]], line[NAME[1]], line[NAME[2]]
 
 
-def now() -> datetime:
-    return datetime.now(timezone.utc).replace(tzinfo=None)
-
-
 def who() -> Row:
     """Who the system says that it is, by the process's user id; and who the environment says, if somebody else."""
     try:
@@ -286,46 +319,63 @@ def _charge(row: Row, partition: PartitionColumn | None) -> Charge:
     )
 
 
-def statement(con: duckdb.DuckDBPyConnection) -> list[Row]:
+def statement(
+    con: duckdb.DuckDBPyConnection, public: duckdb.DuckDBPyConnection | None = None, user: str | None = None
+) -> list[Row]:
     """Every entry of every attached database, oldest first, with what its table has spent and has left.
 
     A release that exists is done, even if nobody wrote so. A cap that replaced another and a policy are rows, too.
     `intact` is false for all rows of a journal that was changed by hand, and one more row says at which line.
+    `public` is a connection that sees the releases, where they are elsewhere. A `user` of a server sees the rows that
+    are theirs, with what they have spent and have left.
     """
     stored: set[str] = set()
-    for home in holders(con, "releases"):
+    public = con if public is None else public
+    for home in holders(public, "releases"):
         with suppress(duckdb.Error):  # a damaged one has no say
             query = exp.select("entry").from_(Name(home, SCHEMA, "releases").tree())
-            stored.update(row[0] for row in con.execute(query.sql("duckdb")).fetchall())
-    out = [row for lines in read_all(con).values() for row in _statement_of(lines, stored)]
+            stored.update(row[0] for row in public.execute(query.sql("duckdb")).fetchall())
+    out = [row for lines in read_all(con).values() for row in _statement_of(lines, stored, user)]
     return sorted(out, key=lambda row: (row["started"], row["number"]))
 
 
-def _statement_of(lines: Journal, stored: set[str]) -> Iterator[Row]:
-    accounts = {row["account"] for row in _events(lines)}
-    balances = {account: lines.balance(account) for account in accounts}
+def _statement_of(lines: Journal, stored: set[str], user: str | None) -> Iterator[Row]:
+    rows = [row for row in _events(lines) if user is None or row["user_name"] == user]
+    accounts = {row["account"] for row in rows}
+    balances = {account: _spent_and_left(lines, account, user) for account in accounts}
     partitions = {account: lines.partition(account) for account in accounts}
-    for row in _events(lines):
-        balance = balances[row["account"]]
+    for row in rows:
+        spent, left = balances[row["account"]]
         yield {
             **row,
             "database_name": row["database_name"] or lines.home,
             "status": "done" if row["entry"] in stored else row["status"],
-            "epsilon_spent": balance.epsilon_spent,
-            "epsilon_left": balance.epsilon_left,
+            "epsilon_spent": spent,
+            "epsilon_left": left,
             "intact": lines.fault is None,
             "partition": row["partition"] if _is_scoped(row, partitions[row["account"]]) else None,
         }
 
 
+def _spent_and_left(lines: Journal, account: str | None, user: str | None) -> tuple[float, float | None]:
+    """What an account's releases have spent and have left; of a user, what theirs have, and what they may still ask."""
+    balance = lines.balance(account)
+    if user is None:
+        return balance.epsilon_spent, balance.epsilon_left
+    everything = Cap(Budget(Fraction(1), Fraction(0)), user=user)  # any: what counts is whose charges are asked for
+    spent = Balance.of(None, lines.charges_of(account, everything)).epsilon_spent
+    caps = [(each, lines.cap(each, user)) for each in (account, None)]
+    left = [Balance.of(cap, lines.charges_of(each, cap)).epsilon_left for each, cap in caps if cap is not None]
+    return spent, min((each for each in (balance.epsilon_left, *left) if each is not None), default=None)
+
+
 def _events(lines: Journal) -> Iterator[Row]:
     """What the curator sees of a journal. Of caps those that replaced another; all of them where there is a fault."""
     yield from lines.entries.values()
-    for history in lines.caps.values():
+    for history in lines.all_caps.values():
         for before, cap in zip([None, *history], history, strict=False):
-            if before is not None or lines.fault is not None:
-                was = "none" if before is None else before["epsilon"]
-                yield _note(cap, f"mwem_budget: epsilon {was} to {cap['epsilon']}")
+            if before is not None or lines.fault is not None or cap["user_name"] or cap["every"]:
+                yield _note(cap, _words_of_cap(before, cap))
     for partition in lines.partitions:
         yield _note(partition, f"mwem_partition: {partition['partition_by'] or 'none'}")
     for line in lines.lines:
@@ -339,12 +389,30 @@ def _events(lines: Journal) -> Iterator[Row]:
         yield _note(line, f"mwem_ledger: the journal was changed by hand at line {lines.fault}")
 
 
+def _words_of_cap(before: Row | None, cap: Row) -> str:
+    """What became of a cap."""
+    was = "none" if before is None else before["epsilon"]
+    whose = "" if cap["user_name"] is None else f" for {cap['user_name']}"
+    often = "" if cap["every"] is None else f" every {cap['every']}, from {cap['opened']:%Y-%m-%d %H:%M} on"
+    return f"mwem_budget: epsilon {was} to {cap['epsilon']}{whose}{often}"
+
+
 def _note(line: Row, action: str) -> Row:
     """A line that is not an entry, as a row that costs nothing."""
     names = {name: line.get(name) or "" for name in NAME}
-    absent = ("who", "claimed", "unit", "rows_per_unit", "version", "workload", "reason", "partition_exact")
+    absent = (
+        "who",
+        "claimed",
+        "unit",
+        "rows_per_unit",
+        "version",
+        "workload",
+        "reason",
+        "partition_exact",
+        "user_name",
+    )
     return {
-        **dict.fromkeys(absent), **line, **names,
+        **dict.fromkeys((*absent, "user_name")), **line, **names,
         "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
         "started": line["moment"], "finished": line["moment"],
     }  # fmt: skip

@@ -148,7 +148,11 @@ class Ledger:
         charge = self.marked(con, charge)
         if charge.partition is not None and self.books.is_known_by_name_only(self.home, self.identity):
             self._unit_id(con, charge.partition.name)  # the table was replaced: its column is marked again
+        user = facts.get("user_name")
+        if self._renew(con, user):
+            return self.at(con).enter(con, charge, output, private=private, **facts)
         self._check_cap(charge, private=private)
+        self._check_caps_of(user, charge)
         account = self._open_account(con)
         entry = self._open(con, account, charge, output, private=private, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
@@ -211,20 +215,17 @@ class Ledger:
 
     def enter_cap(self, con: duckdb.DuckDBPyConnection, cap: Cap) -> None:
         """Write what `set_cap` commits: to be called in a transaction, as `enter`."""
+        cap = cap.following(self.journal.cap(self.account, cap.user) if self.account else None, self.journal.moment)
         if cap.unit is not None:
             cap = replace(cap, unit_id=self._unit_id(con, cap.unit, is_table=cap.rows_per_unit is None))
             if not cap.unit_id:  # nothing but a name tells, which anybody may change
                 why = f"because the table ({self.identity.table}) cannot be written"
                 hint = "ATTACH its file writable and set the cap there, so that the column can be marked"
                 raise refuse(BudgetError, "mwem_budget", f"unit ({cap.unit!r}) is known by its name alone, {why}", hint)
-        cap.check_replaces(self.identity.table.table, self.cap, self.charges)
+        if cap.user is None:
+            cap.check_replaces(self.identity.table.table, self.cap, self.charges)
         account = self._open_account(con)
-        line = {
-            "event": "cap", "account": account, **_named(self._first_name(account)),
-            **_numbers(cap.budget.epsilon, cap.budget.delta), "unit": cap.unit, "rows_per_unit": cap.rows_per_unit,
-            "unit_id": cap.unit_id,
-        }  # fmt: skip
-        journal.append(con, self.home, line)
+        journal.append(con, self.home, _cap_line(cap, account, self._first_name(account)))
 
     def set_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> Ledger:
         """Declare the column that the account is partitioned by, or take that back; the ledger as it is then.
@@ -298,6 +299,40 @@ class Ledger:
         if not private:
             raise seed_refused(table.table)
         cap.check(table.table, charge, self.charges)
+
+    def _caps_of(self, user: str | None) -> list[tuple[str | None, str, Cap]]:
+        """The caps of a user, on this table and on all together: whose account, what it is called, and the cap."""
+        name = self.identity.table.table
+        scopes = [] if user is None else [(self.account, f"{name} for {user}"), (None, f"all tables for {user}")]
+        caps = [(account, text, self.journal.cap(account, user)) for account, text in dict.fromkeys(scopes)]
+        return [(account, text, cap) for account, text, cap in caps if cap is not None]
+
+    def _check_caps_of(self, user: str | None, charge: Charge) -> None:
+        """Refuse what a user's caps do not allow."""
+        for account, text, cap in self._caps_of(user):
+            cap.check(text, charge, self.journal.charges_of(account, cap))
+
+    def _renew(self, con: duckdb.DuckDBPyConnection, user: str | None) -> bool:
+        """Write down the caps whose window has passed as new ones; whether there were any."""
+        caps = [(self.account, self.cap), *((account, cap) for account, _, cap in self._caps_of(user))]
+        lines = [
+            _cap_line(cap, account, ("", "", "") if account is None else self._first_name(account))
+            for account, cap in caps
+            if cap is not None and cap != self.journal.cap_as_written(account, cap.user)
+        ]
+        journal.append(con, self.home, *lines)
+        return bool(lines)
+
+    def balance_under(self, cap: Cap) -> Balance:
+        """What the cap of a user on this table leaves them."""
+        present = self.journal.cap(self.account, cap.user)
+        assert present is not None
+        return Balance.of(present, self.journal.charges_of(self.account, present))
+
+    def balance_of(self, user: str) -> Balance | None:
+        """What a user's caps leave them of this table: of several, the one with least; None without any."""
+        balances = [Balance.of(cap, self.journal.charges_of(account, cap)) for account, _, cap in self._caps_of(user)]
+        return min(balances, key=lambda each: each.epsilon_left or 0.0, default=None)
 
     def _refused(self, what: str, hint: str) -> MwemError:
         return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
@@ -408,6 +443,30 @@ class Ledger:
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql")
+
+
+def _cap_line(cap: Cap, account: str | None, name: Key) -> Row:
+    return {
+        "event": "cap", "account": account, **_named(name), **_numbers(cap.budget.epsilon, cap.budget.delta),
+        "unit": cap.unit, "rows_per_unit": cap.rows_per_unit, "unit_id": cap.unit_id, "user_name": cap.user,
+        "every": cap.every, "opened": cap.opened, "since": cap.since,
+    }  # fmt: skip
+
+
+def set_cap_of_user(con: duckdb.DuckDBPyConnection, home: str, cap: Cap) -> Balance:
+    """Set or replace a user's cap on all tables of a ledger together; what is left under it."""
+
+    def write() -> None:
+        before = journal.read_all(con)[home]
+        following = cap.following(before.cap(None, cap.user), before.moment)
+        journal.append(con, home, _cap_line(following, None, ("", "", "")))
+
+    metadata.prepare(con, home, "ledger.sql")
+    journal.committed(con, write)
+    after = journal.read_all(con)[home]
+    present = after.cap(None, cap.user)
+    assert present is not None
+    return Balance.of(present, after.charges_of(None, present))
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:

@@ -16,6 +16,7 @@ from mwem_sql.errors import TableError, refuse
 from mwem_sql.language.dialect import quoted
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.session import Session
 
 PUBLIC_TABLES: Final = {"domain": "domain table", "rules": "rules table", "known": "table of public totals"}
 """What is declared of a private table in a table beside it, `<table>_domain` and so on: what each is called."""
@@ -27,6 +28,27 @@ def public_table(con: duckdb.DuckDBPyConnection, private: Name, kind: str) -> st
     if sources.named(con, private.quoted()) is not None:
         return quoted(table)
     return private.beside(table).quoted()
+
+
+class PublicTables:
+    """Finds the public tables about a private one: by a name among the caller's tables, or beside the private one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._sides: dict[bool, tuple[duckdb.DuckDBPyConnection, catalog.Relations]] = {}
+
+    def find(
+        self, private: Name, kind: str, name: str | None
+    ) -> tuple[Session, duckdb.DuckDBPyConnection, tuple[Name, bool] | None]:
+        """Where a table is looked up, a connection that reads it, and what is there; nothing is checked."""
+        side = self._session.side_of(name)
+        is_callers = side is self._session
+        if is_callers not in self._sides:
+            con = side.cursor()
+            self._sides[is_callers] = con, catalog.relations(con)
+        con, among = self._sides[is_callers]
+        text = public_table(con, private, kind) if name is None else name
+        return side, con, catalog.find(con, text, side.place, among)
 
 
 def check_public(

@@ -47,17 +47,20 @@ def export(arguments: list[str]) -> int:
     return 0
 
 
-def imported(command: str) -> Callable[[list[str]], int]:
-    """The command in the module of its name: who runs another one need not wait for it."""
+def imported(module: str, command: str = "run") -> Callable[[list[str]], int]:
+    """A command in a module: who runs another one need not wait for it."""
 
     def run(arguments: list[str]) -> int:
-        code: int = import_module(f"mwem_sql.cli.{command}").run(arguments)
+        code: int = getattr(import_module(f"mwem_sql.cli.{module}"), command)(arguments)
         return code
 
     return run
 
 
-COMMANDS = {"demo": imported("demo"), "export": export, "suggest": imported("suggest")}
+COMMANDS = {
+    "demo": imported("demo"), "export": export, "suggest": imported("suggest"), "serve": imported("serve"),
+    "user": imported("serve", "users"),
+}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,7 +12,7 @@ import duckdb
 from sqlglot import exp
 
 from mwem_sql.boundary import relations
-from mwem_sql.boundary.public import PUBLIC_TABLES, check_public, public_table
+from mwem_sql.boundary.public import PUBLIC_TABLES, PublicTables, check_public
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.domains import declarations
 from mwem_sql.domains.attribute import CURE, Attribute
@@ -22,7 +22,6 @@ from mwem_sql.errors import TableError, refuse, refuse_domain
 from mwem_sql.language import conditions, predicate
 from mwem_sql.language.predicate import Columns
 from mwem_sql.platform import catalog
-from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
 from mwem_sql.platform.session import Session
 
@@ -182,16 +181,14 @@ class Domain:
         `totals` a table of public totals, `<table>_known` by default.
         """
         session = Session.of(con)
-        cursor = session.cursor()
-        relation = relations.describe(cursor, table, session.place, "domain")
+        relation = relations.describe(session.cursor(), table, session.place, "domain")
         with Sandbox(session.settings) as sandbox:
-            return read_domain(cursor, relation, session.place, sandbox, domain=domain, rules=rules, totals=totals)
+            return read_domain(session, relation, sandbox, domain=domain, rules=rules, totals=totals)
 
 
 def read_domain(
-    con: duckdb.DuckDBPyConnection,
+    session: Session,
     relation: Relation,
-    place: Place,
     sandbox: Sandbox,
     *,
     domain: str | None = None,
@@ -202,17 +199,17 @@ def read_domain(
 
     And rules of both the schema and the rules table, and public totals.
     """
-    declared, among = declarations.from_schema(relation, sandbox), catalog.relations(con)
-    table = _public_table(con, relation, place, "domain", domain, among=among)
+    declared, read = declarations.from_schema(relation, sandbox), PublicTables(session)
+    con, table = _public_table(read, relation, "domain", domain)
     if table is not None:
         declared |= declarations.from_table(con, relation, table, sandbox, declared)
     several, computed = list(rules_of_schema(relation)), list(computed_of_schema(relation, declared))
-    table = _public_table(con, relation, place, "rules", rules, among=among)
+    con, table = _public_table(read, relation, "rules", rules)
     if table is not None:
-        more, others = rules_of_table(con, relation, table, place)
+        more, others = rules_of_table(con, relation, table, session.side_of(rules).place)
         several += more
         computed = [*(each for each in computed if each.name not in {other.name for other in others}), *others]
-    table = _public_table(con, relation, place, "known", totals, among=among)
+    con, table = _public_table(read, relation, "known", totals)
     counts = [] if table is None else totals_of_table(con, relation, table)
     names = tuple(column.name for column in relation.columns)
     follows = {each.name for each in computed}
@@ -228,21 +225,15 @@ def read_domain(
 
 
 def _public_table(
-    con: duckdb.DuckDBPyConnection,
-    relation: Relation,
-    place: Place,
-    kind: str,
-    name: str | None,
-    *,
-    among: catalog.Relations,
-) -> catalog.Name | None:
-    """A public table about the private one: the one that is named, or the one beside it, if it is there."""
-    table = catalog.find(con, public_table(con, relation.name, kind) if name is None else name, place, among)
+    read: PublicTables, relation: Relation, kind: str, name: str | None
+) -> tuple[duckdb.DuckDBPyConnection, catalog.Name | None]:
+    """A public table about the private one, the one that is named or the one beside it, and what reads it."""
+    side, con, table = read.find(relation.name, kind, name)
     if table is not None:
         check_public(con, table, relation.private_names, PUBLIC_TABLES[kind], kind)
-        return table[0]
+        return con, table[0]
     if name is None:
-        return None
+        return con, None
     columns = {
         "domain": "the columns attribute, values, low, high",
         "rules": "the column rule",
@@ -252,5 +243,5 @@ def _public_table(
         TableError,
         kind,
         f"{PUBLIC_TABLES[kind]} ({name!r}) does not exist for this call",
-        f"{catalog.nearest(con, name, place)}create it with {columns}, and COMMIT",
+        f"{catalog.nearest(con, name, side.place)}create it with {columns}, and COMMIT",
     )

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-import duckdb
-
 from mwem_sql.boundary import levels as tables
 from mwem_sql.boundary.levels import NUMBER_TYPE, Level, column_above
 from mwem_sql.boundary.public import PUBLIC_TABLES
@@ -19,16 +17,15 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link, read_domain
 from mwem_sql.errors import RELEASE, DomainError, OptionError, did_you_mean, refuse
 from mwem_sql.language.dialect import fold
-from mwem_sql.platform.catalog import Column, Place
+from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.session import Session
 
-PublicTables: TypeAlias = Mapping[str, Mapping[str, str]]
+NamedTables: TypeAlias = Mapping[str, Mapping[str, str]]
 """By kind (domain, rules, known) and folded name of a private table, the public table that a call names for it."""
 
 
-def domains_alone(
-    con: duckdb.DuckDBPyConnection, place: Place, levels: Sequence[Level], sandbox: Sandbox, given: PublicTables
-) -> list[Domain]:
+def domains_alone(session: Session, levels: Sequence[Level], sandbox: Sandbox, given: NamedTables) -> list[Domain]:
     """The domain of each table by itself. `given` are the public tables that a call names, by kind and table."""
     names = {fold(level.name): level.name for level in levels}
     for kind, tables_named in given.items():
@@ -40,7 +37,7 @@ def domains_alone(
     domains = []
     for level in levels:
         named, rules, totals = (given.get(kind, {}).get(fold(level.name)) for kind in PUBLIC_TABLES)
-        domains.append(read_domain(con, level.table, place, sandbox, domain=named, rules=rules, totals=totals))
+        domains.append(read_domain(session, level.table, sandbox, domain=named, rules=rules, totals=totals))
     for level, domain in zip(levels, domains, strict=True):
         _check_alone(level, domain)
     return domains

@@ -163,9 +163,10 @@ def _opened(settings: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     return con
 
 
-def set_statement(name: str, value: object) -> str:
-    """The statement that gives a setting its value."""
-    item = exp.SetItem(this=exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value)))
+def set_statement(name: str, value: object, *, is_variable: bool = False) -> str:
+    """The statement that gives a setting of the connection, or a variable, its value."""
+    equation = exp.EQ(this=exp.to_identifier(name), expression=exp.convert(value))
+    item = exp.SetItem(this=equation, kind="VARIABLE" if is_variable else None)
     return exp.Set(expressions=[item]).sql("duckdb")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 
 import duckdb
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from mwem_sql.errors import OptionError, refuse
 from mwem_sql.language.dialect import fold
-from mwem_sql.platform import calls
+from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import MEANINGFUL_SETTINGS, set_statement
 
@@ -27,11 +27,17 @@ _locks_guard = threading.Lock()
 
 @dataclass(frozen=True)
 class Session:
-    """`cursor` gives a fresh connection of the instance for every statement: it sees committed, lasting tables only."""
+    """`cursor` gives a fresh connection of the instance for every statement: it sees committed, lasting tables only.
+
+    A session of a server has two sides: `inside` is the one of private rows, what the curator declares of them, and
+    their ledger; the session's own has workloads and releases. `user` is who the server knows that it is.
+    """
 
     fresh: Callable[[], duckdb.DuckDBPyConnection]
     place: Place
     settings: Mapping[str, object]
+    inside: Session | None = None
+    user: str | None = None
 
     @classmethod
     def of(cls, handle: object) -> Session:
@@ -50,6 +56,35 @@ class Session:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return calls.track(self.fresh())
+
+    @contextmanager
+    def reading_once(self) -> Iterator[Session]:
+        """The session on one cursor for each side, on which no list of tables is read twice (`catalog.read_once`)."""
+        con = self.cursor()
+        with ExitStack() as stack:
+            stack.enter_context(catalog.read_once(con))
+            inside = None if self.inside is None else stack.enter_context(self.inside.reading_once())
+            yield replace(self, fresh=lambda: con, inside=inside)
+
+    @property
+    def private(self) -> Session:
+        """The side that private rows and their ledger are on."""
+        return self if self.inside is None else self.inside
+
+    def side_of(self, declared: str | None) -> Session:
+        """Where a public table about a private one is looked up: by its name, among the caller's; else beside that."""
+        return self.private if declared is None else self
+
+
+def cursors(con: duckdb.DuckDBPyConnection) -> Callable[[], duckdb.DuckDBPyConnection]:
+    """Cursors of a connection for several threads: from 2.0 on, DuckDB refuses two that are made at the same time."""
+    guard = threading.Lock()
+
+    def cursor() -> duckdb.DuckDBPyConnection:
+        with guard:
+            return con.cursor()
+
+    return cursor
 
 
 def _settings(con: duckdb.DuckDBPyConnection, names: Sequence[str]) -> dict[str, object]:

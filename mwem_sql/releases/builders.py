@@ -10,9 +10,10 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
+from mwem_sql.accounting.subjects import check_all_served
 from mwem_sql.boundary.levels import Level, read_levels
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import PublicTables, domains_alone, level_domains
+from mwem_sql.domains.levels import NamedTables, domains_alone, level_domains
 from mwem_sql.errors import OptionError, did_you_mean, literal, refuse, spoken_by
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform.sandbox import Sandbox
@@ -25,17 +26,18 @@ _log = logging.getLogger("mwem_sql")
 
 
 def levels_of(
-    session: Session, tables: Sequence[str], function: str, public: PublicTables
+    session: Session, tables: Sequence[str], function: str, public: NamedTables
 ) -> tuple[tuple[Level, ...], list[Domain]]:
     """The levels of some tables, the root first, and the domain of each, by the `public` tables that are named.
 
     How many rows lead to a row has no bound there: a release gives it.
     """
-    con = session.cursor()
+    inside = session.private
     with spoken_by(function), Sandbox(session.settings) as sandbox:
         check_tables(tables)
-        levels = read_levels(con, tables, session.place)
-        return levels, level_domains(levels, domains_alone(con, session.place, levels, sandbox, public), {})
+        check_all_served(session, tables, function)
+        levels = read_levels(inside.cursor(), tables, inside.place)
+        return levels, level_domains(levels, domains_alone(session, levels, sandbox, public), {})
 
 
 def marginals(domains: Sequence[Domain], k: int) -> Workload:

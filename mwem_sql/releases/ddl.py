@@ -10,10 +10,10 @@ from mwem_sql.platform.catalog import Name
 from mwem_sql.synthesis.values import TableKey
 
 
-def drop(name: Name) -> str:
-    """Drop an output, if it is there."""
+def drop(name: Name, kind: str = "TABLE") -> str:
+    """Drop an output, or a view, if it is there."""
     # Both: sqlglot has called it `tables` since 30.20.
-    return exp.Drop(this=name.tree(), tables=[name.tree()], kind="TABLE", exists=True).sql("duckdb")
+    return exp.Drop(this=name.tree(), tables=[name.tree()], kind=kind, exists=True).sql("duckdb")
 
 
 def create(name: Name, types: Mapping[str, str], keys: Sequence[TableKey]) -> str:

@@ -106,7 +106,9 @@ def discover(
     threshold = discovery.threshold
     accountant = threshold.accountant()
     draws.note(*discovery.statements)
-    counts = execution.value_counts(execution.engine_of(session.cursor(), relation), discovery.statements, check)
+    counts = execution.value_counts(
+        execution.engine_of(session.private.cursor(), relation), discovery.statements, check
+    )
     frequent = {
         name: frequent_values(batches, threshold, accountant, draws)
         for name, batches in zip(discovery.columns, counts, strict=True)

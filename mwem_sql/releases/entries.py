@@ -71,15 +71,15 @@ def opened(
     # One call at a time: what another one of this process has open is not unfinished. No other process can open a file
     # that this one writes to, so that nobody goes on with an entry which is not done by then.
     with lock(f"mwem.entry {fingerprint.hash}"):
-        unfinished = unfinished_entry(ledger, fingerprint.hash, output) if is_private else None
+        unfinished = unfinished_entry(ledger, fingerprint.hash, output, session.user) if is_private else None
         if unfinished is not None:  # as it is now that no other call has it
-            unfinished = unfinished_entry(ledger.at(session.cursor()), fingerprint.hash, output)
+            unfinished = unfinished_entry(ledger.at(session.private.cursor()), fingerprint.hash, output, session.user)
         calls.stands(calls.UNKNOWN)  # between here and the next line that says so, it may be charged
         if unfinished is not None:
-            receipt = take_up(session.cursor(), ledger, unfinished, charge)
+            receipt = take_up(session.private.cursor(), ledger, unfinished, charge)
         else:
             receipt = ledger.debit(
-                session.cursor(),
+                session.private.cursor(),
                 charge,
                 outputs,
                 action=RELEASE,
@@ -87,14 +87,17 @@ def opened(
                 request=fingerprint.hash,
                 version=request.version,
                 workload=workload,
+                user_name=session.user,
             )
         calls.stands(charged(request, outputs))
         status, rho = "failed", charge.rho
         try:
             made = Entry(receipt=receipt, draws=Draws(noise), rho=rho, before=0)
             if is_private:
-                before = draws.read(session.cursor(), ledger.home, receipt.entry) if unfinished is not None else []
-                store = draws.storing(session.cursor(), ledger.home, receipt.entry, before)
+                before = (
+                    draws.read(session.private.cursor(), ledger.home, receipt.entry) if unfinished is not None else []
+                )
+                store = draws.storing(session.private.cursor(), ledger.home, receipt.entry, before)
                 made = replace(made, draws=Draws(noise, before, store), before=len(before))
             yield made
             status, rho = "done", made.rho
@@ -107,16 +110,17 @@ def opened(
                 calls.shielded(),
                 suppress(duckdb.Error),
             ):  # an entry that stays open counts all the same, and as done if its release is there
-                ledger.close(session.cursor(), receipt.entry, status, rho)
+                ledger.close(session.private.cursor(), receipt.entry, status, rho)
 
 
-def unfinished_entry(ledger: Ledger, request: str, output: Name) -> Row | None:
-    """The latest private entry of a request, charged for these rows, that did not come to its end."""
+def unfinished_entry(ledger: Ledger, request: str, output: Name, user: str | None) -> Row | None:
+    """The latest private entry of a user's request, charged for these rows, that did not come to its end."""
     ending = fold(f".{output.schema}.{output.table}")
     rows = [
         row
         for row in ledger.journal.entries.values()
         if (row["request"], row["private"], row["account"]) == (request, True, ledger.account)
+        and row["user_name"] == user
         and row["status"] != "done"
         and fold(row["output"]).endswith(ending)
     ]

@@ -18,13 +18,14 @@ import duckdb
 from mwem_sql.accounting.accounts import SourceCarrier, TableCarrier
 from mwem_sql.accounting.caps import protected_below
 from mwem_sql.accounting.ledger import Ledger, read_ledger
+from mwem_sql.accounting.subjects import check_served
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.levels import Level, level_rows, read_levels, unit_columns
 from mwem_sql.boundary.public import PUBLIC_TABLES
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.domains.classes import MAX_VALUES
 from mwem_sql.domains.domain import Domain
-from mwem_sql.domains.levels import PublicTables, domains_alone, level_domains
+from mwem_sql.domains.levels import NamedTables, domains_alone, level_domains
 from mwem_sql.errors import (
     RELEASE,
     BudgetError,
@@ -67,7 +68,7 @@ class TablesRequest:
     first: Request
     unit: str | None
     rows_per_unit: int | Mapping[str, int]
-    public: PublicTables
+    public: NamedTables
 
     @classmethod
     def parse(
@@ -186,14 +187,16 @@ class TreePlan:
 @uncollected()
 def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
     """What would run for a request; every refusal of the workload happens here."""
-    con = session.cursor()
-    levels = read_levels(con, request.tables, session.place)
+    inside = session.private
+    con = inside.cursor()
+    levels = read_levels(con, request.tables, inside.place)
     most = _most(request, levels)
-    ledger = ledger_of(con, session, levels)
+    ledger = ledger_of(con, inside, levels)
+    check_served(session, ledger, levels[0].name, RELEASE)
     places = range(len(levels))
     with Sandbox(session.settings) as sandbox:
         numbers = {level.name: _most_below(level, most[level.name]) for level in levels[1:]}
-        alone = domains_alone(con, session.place, levels, sandbox, request.public)
+        alone = domains_alone(session, levels, sandbox, request.public)
         text = DIALECTS[levels[0].table.dialect].text
         rows = [level_rows(levels, place, numbers, text) for place in places]
         domains = level_domains(levels, alone, numbers)
@@ -314,5 +317,6 @@ def _unit(levels: Sequence[Level], place: int, most: Mapping[str, int]) -> Unit:
 
 def same_rows(session: Session, request: TablesRequest, tree: TreePlan, snapshot: Snapshot) -> bool:
     """Whether a snapshot has the tables and keys that were planned."""
-    con = snapshot.home or session.cursor()
-    return read_levels(con, request.tables, session.place, snapshot) == tree.tables
+    inside = session.private
+    con = snapshot.home or inside.cursor()
+    return read_levels(con, request.tables, inside.place, snapshot) == tree.tables

@@ -15,11 +15,11 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import Ledger, read_ledger
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.accounting.partitions import Extent, extent_of
+from mwem_sql.accounting.subjects import describe, ledger_beside
 from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement
-from mwem_sql.boundary import relations
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
@@ -33,7 +33,6 @@ from mwem_sql.loop.problem import Problem, is_total
 from mwem_sql.loop.room import cells_with
 from mwem_sql.loop.strategy import Setting, Strategy, choose, whole_domain
 from mwem_sql.model.start import Start
-from mwem_sql.platform import catalog
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import Column
 from mwem_sql.platform.sandbox import Sandbox
@@ -121,37 +120,32 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
 
     Of a table that is elsewhere, a `release` has what is public of it.
     """
-    con = session.cursor()
-    with catalog.read_once(con):
+    with session.reading_once() as once, Sandbox(session.settings) as sandbox:
         relation = (
-            relations.describe(con, request.table, session.place, RELEASE, unit=request.unit)
-            if release is None
-            else _relation_of(release)
+            describe(once, request.table, RELEASE, unit=request.unit) if release is None else _relation_of(release)
         )
         relation.check_unit(request.unit, RELEASE)
         check_of(request.workload, relation.name.table, relation.name.table)
-        with Sandbox(session.settings) as sandbox:
-            domain = (
-                with_names(
-                    read_domain(
-                        con,
-                        relation,
-                        session.place,
-                        sandbox,
-                        domain=request.domain,
-                        rules=request.rules,
-                        totals=request.known,
-                    ),
-                    request.workload,
-                )
-                if release is None
-                else release.domain
+        domain = (
+            with_names(
+                read_domain(
+                    once,
+                    relation,
+                    sandbox,
+                    domain=request.domain,
+                    rules=request.rules,
+                    totals=request.known,
+                ),
+                request.workload,
             )
-            draft = draft_of(request, domain, sandbox)
+            if release is None
+            else release.domain
+        )
+        draft = draft_of(request, domain, sandbox)
     if columns_to_find(draft.compiled):  # what is never true yet may be true of values that are found
         draft = draft._replace(idle=())
     check_possible(request, draft.idle)
-    ledger = read_ledger(con, relation, session.place, RELEASE) if release is None else None
+    ledger = ledger_beside(session, relation, RELEASE) if release is None else None
     return _plan(session, request, Subject(relation=relation, unit=_unit(request, relation)), draft, ledger)
 
 
@@ -221,7 +215,7 @@ def _plan(
     pushdown = plan_pushdown(relation, scanned, problem.kernel_queries, unit, DIALECTS[relation.dialect])
     extent = Extent()
     if ledger is not None:
-        extent = extent_of(session.cursor(), ledger, relation, request.unit, session.settings)
+        extent = extent_of(session.private.cursor(), ledger, relation, request.unit, session.settings)
     return Plan(
         relation=relation,
         compiled=compiled,

@@ -22,9 +22,10 @@ import numpy as np
 from sqlglot import exp
 
 from mwem_sql.accounting.caps import seed_refused
-from mwem_sql.accounting.ledger import Ledger, read_ledger
-from mwem_sql.boundary import files, relations, sources
-from mwem_sql.boundary.public import PUBLIC_TABLES, check_public, public_table
+from mwem_sql.accounting.ledger import Ledger
+from mwem_sql.accounting.subjects import describe, ledger_beside
+from mwem_sql.boundary import files, sources
+from mwem_sql.boundary.public import PUBLIC_TABLES, PublicTables, check_public
 from mwem_sql.errors import RELEASE, OutputError, TableError, literal, refuse
 from mwem_sql.language.dialect import fold, quoted
 from mwem_sql.platform import catalog
@@ -51,18 +52,22 @@ def names(con: duckdb.DuckDBPyConnection, session: Session, request: Request) ->
 
     The table need not exist any more: a stored release is still returned.
     """
-    here = Name(session.place.database, session.place.schema, "")
-    elsewhere = sources.named(con, request.table)
+    here, inside = Name(session.place.database, session.place.schema, ""), session.private
+    behind = con if inside is session else inside.cursor()
+    elsewhere = sources.named(behind, request.table)
     if elsewhere is not None:
         foreign = elsewhere[0].name(elsewhere[1])
         output = request.output or quoted(f"{foreign.table}_synthetic")
         return foreign, output_name(con, output, here.beside(f"{foreign.table}_synthetic"), RELEASE)
-    relation = catalog.find(con, request.table, session.place)
-    private = relation[0] if relation else _file_name(request.table, session.place)
-    private = private or locate(con, catalog.split_name(request.table), here)
+    relation = catalog.find(behind, request.table, inside.place)
+    if relation is None and inside is session:
+        private = _file_name(request.table, session.place) or locate(con, catalog.split_name(request.table), here)
+    else:
+        private = relation[0] if relation else None
     if private is None:
-        private = relations.describe(con, request.table, session.place, RELEASE).name  # refuses, and says why
-    home = (here if is_read_only(con, private.database) else private).beside(f"{private.stem}_synthetic")
+        private = describe(session, request.table, RELEASE).name  # refuses, and says why
+    is_elsewhere = inside is not session or is_read_only(con, private.database)
+    home = (here if is_elsewhere else private).beside(f"{private.stem}_synthetic")
     return private, home if request.output is None else output_name(con, request.output, home, RELEASE)
 
 
@@ -145,11 +150,12 @@ def fingerprint(
     """
     options = {name: getattr(request, name) for name in OPTIONS if name not in {"delta", "output"}}
     content = {name: value for name, value in options.items() if value != OPTIONS[name]}
-    elsewhere = fold(private.database) if private.database != output.database else ""
-    server = sources.named(con, request.table)
+    inside = session.private
+    elsewhere = fold(private.database) if inside is not session or private.database != output.database else ""
+    server = sources.named(con if inside is session else inside.cursor(), request.table)
     if server is not None:  # whatever it is attached as
         elsewhere = server[0].engine.identity
-    among = catalog.relations(con)
+    read = PublicTables(session)
     content |= {
         "table": [elsewhere, *private.identity],
         "epsilon": str(request.budget.epsilon),
@@ -161,41 +167,31 @@ def fingerprint(
             ]
             for q in request.workload
         ],
-        "declared": _declared(con, session, request.domain, private, "domain", among=among),
+        "declared": _declared(read, request.domain, private, "domain"),
         "settings": dict(session.settings),
     }
     for kind, name in (("rules", request.rules), ("known", request.known)):
-        declared = _declared(con, session, name, private, kind, among=among)
+        declared = _declared(read, name, private, kind)
         content |= {} if declared is None else {f"{kind} declared": declared}
     if request.start not in STARTS:
-        source = start.find(session, request, _private_names(con, session, request, private))
+        source = start.find(session, request, _private_names(session, request, private))
         content["start"] = start.identity(session, source)
     return RequestHash(hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), in_short(content))
 
 
-def _declared(
-    con: duckdb.DuckDBPyConnection,
-    session: Session,
-    name: str | None,
-    private: Name,
-    kind: str,
-    *,
-    among: catalog.Relations,
-) -> list[str] | None:
+def _declared(read: PublicTables, name: str | None, private: Name, kind: str) -> list[str] | None:
     """The rows of the domain table and the like. It is public: all but a plain table is refused before it is read."""
-    relation = catalog.find(con, name or public_table(con, private, kind), session.place, among)
+    _, con, relation = read.find(private, kind, name)
     if relation is None:
         return None
     check_public(con, relation, (private,), PUBLIC_TABLES[kind], RELEASE)
     return sorted(map(repr, con.execute(exp.select("*").from_(relation[0].tree()).sql("duckdb")).fetchall()))
 
 
-def _private_names(
-    con: duckdb.DuckDBPyConnection, session: Session, request: Request, private: Name
-) -> tuple[Name, ...]:
+def _private_names(session: Session, request: Request, private: Name) -> tuple[Name, ...]:
     """All names of the private rows; the one that was given if there is no such table any more."""
     try:
-        return relations.describe(con, request.table, session.place, RELEASE).private_names
+        return describe(session, request.table, RELEASE).private_names
     except TableError:
         return (private,)
 
@@ -234,9 +230,10 @@ def check_seed(con: duckdb.DuckDBPyConnection, session: Session, request: Reques
     """A stored release that was made with a seed is not returned once the table has a cap, which does not count it."""
     if request.seed is None:
         return
+    con = session.private.cursor()
     try:
-        relation = relations.describe(con, request.table, session.place, RELEASE)
-        cap = read_ledger(con, relation, session.place, RELEASE).cap
+        relation = describe(session, request.table, RELEASE)
+        cap = ledger_beside(session, relation, RELEASE).cap
     except TableError:  # there is no such table any more: its name answers
         if sources.named(con, request.table) is not None:
             raise
@@ -269,6 +266,19 @@ def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name], v
             what = f"output ({output}) cannot be replaced, because a FOREIGN KEY of {table} refers to it"
             hint = f"DROP TABLE {table.quoted()} first: if it is a release's, that release stays"
             raise refuse(OutputError, RELEASE, what, hint + ("; or choose another output" if len(outputs) == 1 else ""))
+
+
+def check_theirs(session: Session, ledger: Ledger, outputs: Sequence[Name]) -> None:
+    """A user of a server replaces no release of another's, and none of the curator's, by another version."""
+    if session.inside is None:
+        return
+    con = session.cursor()
+    for output in outputs:
+        for facts in store.releases_of(con, output)[:1]:
+            entry = ledger.journal.entries.get(facts["entry"])
+            if entry is None or entry["user_name"] != session.user:
+                what = f"output ({output}) is a release of another user's, which another version would replace"
+                raise refuse(OutputError, RELEASE, what, "choose another name with output := '...'")
 
 
 def in_short(content: Mapping[str, Any]) -> str:

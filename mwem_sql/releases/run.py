@@ -22,6 +22,7 @@ from mwem_sql.accounting.accounts import identity_of
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
 from mwem_sql.accounting.partitions import extent_of
+from mwem_sql.accounting.subjects import check_writable
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
@@ -76,8 +77,9 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             raise refuse(OutputError, RELEASE, what, hint)
         ledger = plan.ledger
         assert ledger is not None  # the plan is of the table itself
-        ledger.check_writable(databases, session.place, RELEASE)
+        check_writable(session, ledger, databases, RELEASE)
         reuse.check_replaceable(con, [output], request.version)
+        reuse.check_theirs(session, ledger, [output])
         discovery = plan.discovery
         with entries.opened(
             session,
@@ -150,12 +152,8 @@ def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, re
     charge = receipt.charge
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
-        con = snapshot.home or session.cursor()
-        with catalog.read_once(con):
-            return checked(con, snapshot)
-
-    def checked(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> execution.Fingerprint:
-        relation = relations.describe(con, request.table, session.place, RELEASE, snapshot, unit=request.unit)
+        con = snapshot.home or session.private.cursor()
+        relation = relations.describe(con, request.table, session.private.place, RELEASE, snapshot, unit=request.unit)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
         planned = _unit_column(plan.relation, request) or charge.unit_id  # the debit may have marked it
         if relation != plan.relation or there.account != receipt.account or _unit_column(relation, request) != planned:
@@ -310,7 +308,7 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check,
     """
     accountant = plan.schedule.composition.accountant()
     announce(request.table, "reading")
-    rows = execution.engine_of(session.cursor(), plan.relation)
+    rows = execution.engine_of(session.private.cursor(), plan.relation)
     answers = execution.true_answers(rows, plan.pushdown, check)
     outcome = run_loop(request, plan, answers, accountant, draws)
     accountant.settle()

@@ -19,6 +19,7 @@ import duckdb
 
 from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
+from mwem_sql.accounting.subjects import check_writable
 from mwem_sql.boundary.levels import read_levels
 from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
@@ -116,6 +117,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
         _check_writable(con, session, tree, ordered)
         reuse.check_replaceable(con, ordered, request.first.version)
+        reuse.check_theirs(session, tree.ledger, ordered)
         text = ", ".join(map(str, ordered))
         with entries.opened(
             session, request.first, tree.ledger, _charge(tree), fingerprint, output=ordered[-1], outputs=text,
@@ -203,7 +205,7 @@ def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree
     if databases[outputs[0].database].read_only:
         what = f"output ({outputs[0]}) is in a database that cannot be written"
         raise refuse(OutputError, RELEASE, what, "USE a writable one")
-    tree.ledger.check_writable(databases, session.place, RELEASE)
+    check_writable(session, tree.ledger, databases, RELEASE)
 
 
 def _charge(tree: TreePlan) -> Charge:
@@ -216,7 +218,7 @@ def _check_of(session: Session, request: TablesRequest, tree: TreePlan, receipt:
     """Whether a snapshot has what was planned and charged: the same tables, keys and account."""
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
-        con = snapshot.home or session.cursor()
+        con = snapshot.home or session.private.cursor()
         account = tree.ledger.at(con).account
         if not same_rows(session, request, tree, snapshot) or account != receipt.account:
             raise execution.ChangedError
@@ -241,7 +243,7 @@ def _run_and_store(
     accountant = Accountant(composition.kind, tree.limit, composition.budget)
     announce(request.first.table, "reading")
     answers = execution.all_answers(
-        execution.engine_of(session.cursor(), tree.root.level.table),
+        execution.engine_of(session.private.cursor(), tree.root.level.table),
         [one.plan.pushdown for one in tree.levels],
         _check_of(session, request, tree, entry.receipt),
     )

@@ -47,13 +47,15 @@ def report(
     path: object,
     function: str,
 ) -> Iterator[dict[str, Any]]:
-    """Write the page; `answers` are those to the workload.
+    """Write the page, or give it where no file is named; `answers` are those to the workload.
 
     They stand beside true ones where there is a table that they are `compared` with.
     """
     con, stored = session.cursor(), ready.stored
-    file = target(con, path, function, "report.html", (".html", ".htm"))
-    _check_free(file, _is_report, function)
+    file = None
+    if path is not None:
+        file = target(con, path, function, "report.html", (".html", ".htm"))
+        _check_free(file, _is_report, function)
     pictures = charts.one_way(stored)
     measurements = store.read_measurements(con, stored)
     text = page.make(
@@ -65,10 +67,13 @@ def report(
         ends=_ends(ready, pictures),
         tables=_tables(session, stored, function),
     )
+    private = bool(stored.facts["private"]) and compared is None
+    if file is None:
+        yield {"file": None, "bytes": len(text.encode()), "private": private, "page": text}
+        return
     with draft_of(file, function) as draft:
         draft.write_text(text, encoding="utf-8")
-    private = bool(stored.facts["private"]) and compared is None
-    yield {"file": str(file), "bytes": file.stat().st_size, "private": private}
+    yield {"file": str(file), "bytes": file.stat().st_size, "private": private, "page": None}
 
 
 def _tables(session: Session, stored: Stored, function: str) -> str:

@@ -208,7 +208,9 @@ def sample(
     return _table("mwem_sample", locals())
 
 
-def report(con: object, output: str, path: str | os.PathLike[str], *, compare: str | None = None) -> pa.Table:
+def report(
+    con: object, output: str, path: str | os.PathLike[str] | None = None, *, compare: str | None = None
+) -> pa.Table:
     return _table("mwem_report", locals())
 
 
@@ -225,8 +227,9 @@ def compare(con: object, table: str, output: str, workload: WorkloadLike, *, con
 
 
 def budget(
-    con: object, table: str, epsilon: object, *, delta: object = 0, unit: str | None = None, rows_per_unit: int = 1
-) -> pa.Table:
+    con: object, table: str | None, epsilon: object, *, delta: object = 0, unit: str | None = None,
+    rows_per_unit: int = 1, user: str | None = None, every: str | None = None,
+) -> pa.Table:  # fmt: skip
     return _table("mwem_budget", locals())
 
 
@@ -312,8 +315,10 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict)) else value
 
 
-def table_name(function: str, table: object) -> str | list[str]:
+def table_name(function: str, table: object) -> str | list[str] | None:
     """The name of a table, a path, or a list of them. Anything else is refused unseen: a frame would show its rows."""
+    if table is None and function == "mwem_budget":  # of a user, for all tables
+        return None
     if isinstance(table, (list, tuple)):
         return [str(table_name(function, each)) for each in table]
     if isinstance(table, os.PathLike):

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.accounting import journal
-from mwem_sql.accounting.caps import Cap
-from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_policy, set_public
+from mwem_sql.accounting.caps import Balance, Cap, read_every
+from mwem_sql.accounting.ledger import ledger_of, requires_caps, set_cap_of_user, set_policy, set_public
 from mwem_sql.accounting.partitions import balance_rows, partition_column
+from mwem_sql.accounting.subjects import describe
 from mwem_sql.boundary import relations
 from mwem_sql.boundary.keys import Keys
 from mwem_sql.boundary.levels import Level
@@ -35,6 +37,7 @@ from mwem_sql.language.ticks import cast
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.seats import Seat, seat_of
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import answer as answers
 from mwem_sql.releases import builders, store, withdrawal
@@ -50,6 +53,14 @@ from mwem_sql.workload import Workload
 Rows = Iterable[dict[str, Any]]
 
 
+class Home(Protocol):
+    """The instance that a call comes from."""
+
+    key: str
+
+    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+
+
 @dataclass(frozen=True)
 class Arguments:
     """The arguments of one call, read one by one."""
@@ -59,16 +70,26 @@ class Arguments:
     values: Mapping[str, Any]
     queries: Workload | list[str] | None = None
     """The workload; from SQL its rows, each as JSON, and None if it has none."""
+    seat: Seat | None = None
+    """Of a server's user."""
 
     @classmethod
-    def of_sql(
-        cls, function: str, cursor: Callable[[], duckdb.DuckDBPyConnection], text: str, queries: list[str] | None = None
-    ) -> Arguments:
+    def of_sql(cls, function: str, home: Home, text: str, queries: list[str] | None = None) -> Arguments:
         """What a macro passes on: the arguments and the caller's context, as one JSON text."""
         values = json.loads(text)
         context = values.pop("context")
-        session = Session(cursor, Place(context["database"], context["schema"]), context["settings"])
-        return cls(function, session, values, queries)
+        session = Session(home.cursor, Place(context["database"], context["schema"]), context["settings"])
+        seat = seat_of(home.key, context["ticket"], function)
+        if seat is not None:
+            session = replace(session, inside=seat.inside, user=seat.user)
+        return cls(function, session, values, queries, seat)
+
+    def permitted(self) -> AbstractContextManager[None]:
+        """The call while it runs; refused where a server's user may not make it."""
+        if self.seat is None:
+            return nullcontext()
+        rows = len(self.queries) if self.queries is not None else 0
+        return self.seat.permits.running(self.seat.user, self.function, self.values, rows)
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -167,9 +188,9 @@ def _domain(call: Arguments) -> tuple[Domain, dict[str, str]]:
     stored = None if is_named else store.in_place_of_table(con, table, session.place, function)
     if stored is not None:
         return stored.domain, {}
-    relation = relations.describe(con, table, session.place, function)
+    relation = describe(session, table, function)
     with Sandbox(session.settings) as sandbox:
-        declared = read_domain(con, relation, session.place, sandbox, domain=name, rules=rules, totals=totals)
+        declared = read_domain(session, relation, sandbox, domain=name, rules=rules, totals=totals)
     return declared, {column.name: column.type for column in relation.columns}
 
 
@@ -322,9 +343,14 @@ def compare(call: Arguments) -> Rows:
 
 
 def budget(call: Arguments) -> Rows:
-    session, function = call.session, call.function
+    session, function, user = call.session, call.function, call["user"]
     cap = Budget.parse(call["epsilon"], call["delta"] or 0, function)
+    every = None if call["every"] is None else call.name("every", "time", "30 days")
+    if every is not None:
+        read_every(every)
     con = session.cursor()
+    if user is not None:
+        return [_cap_of_user(call, Cap(cap, user=call.name("user", "user", "anna"), every=every))]
     given = None if call["unit"] is None else call.name("unit")
     relation = relations.describe(con, call.name("private_table"), session.place, function, unit=given)
     if given is not None:
@@ -352,24 +378,48 @@ def budget(call: Arguments) -> Rows:
         what = f"rows_per_unit ({rows_per_unit}) needs a unit"
         raise refuse(OptionError, function, what, "name the column that identifies a unit")
     ledger = ledger_of(con, relation, session.place, function)
-    ledger = ledger.set_cap(session.cursor(), Cap(cap, unit, rows_per_unit))
-    balance = ledger.balance
-    return [
-        {
-            "schema_name": relation.charged.schema,
-            "table_name": relation.charged.table,
-            "epsilon": float(cap.epsilon),
-            "delta": float(cap.delta),
-            "epsilon_spent": balance.epsilon_spent,
-            "delta_spent": float(balance.delta),
-            "epsilon_left": balance.epsilon_left,
-            "unit": unit,
-            "rows_per_unit": rows_per_unit,
-            "seeded": balance.seeded,
-            "also_charged_as": ledger.other_names,
-            "partition_by": ledger.partition.name if ledger.partition is not None else None,
-        }
-    ]
+    made = Cap(cap, unit, rows_per_unit, every=every)
+    ledger = ledger.set_cap(session.cursor(), made)
+    row = _cap_row(made, ledger.balance, relation.charged.schema, relation.charged.table)
+    by = ledger.partition.name if ledger.partition is not None else None
+    return [{**row, "also_charged_as": ledger.other_names, "partition_by": by}]
+
+
+def _cap_of_user(call: Arguments, cap: Cap) -> dict[str, Any]:
+    """Set the cap of a user: on a table, or on all tables of the current database's ledger together."""
+    session, function = call.session, call.function
+    if call["unit"] is not None or call["rows_per_unit"] != 1:
+        what = f"unit ({call['unit']!r}) is for the cap on a table, and this one is for what {cap.user} asks"
+        raise refuse(OptionError, function, what, "leave unit and rows_per_unit out: it counts whatever the units are")
+    con = session.cursor()
+    if call["private_table"] is None:
+        home = session.place.database
+        if catalog.is_read_only(con, home):
+            what = f"database ({home!r}) cannot be written"
+            raise refuse(OptionError, function, what, "USE the database that has the ledger")
+        return _cap_row(cap, set_cap_of_user(session.cursor(), home, cap), "", "")
+    relation = relations.describe(con, call.name("private_table"), session.place, function)
+    ledger = ledger_of(con, relation, session.place, function).set_cap(session.cursor(), cap)
+    return _cap_row(cap, ledger.balance_under(cap), relation.charged.schema, relation.charged.table)
+
+
+def _cap_row(cap: Cap, balance: Balance, schema: str, table: str) -> dict[str, Any]:
+    return {
+        "schema_name": schema,
+        "table_name": table,
+        "epsilon": float(cap.budget.epsilon),
+        "delta": float(cap.budget.delta),
+        "epsilon_spent": balance.epsilon_spent,
+        "delta_spent": float(balance.delta),
+        "epsilon_left": balance.epsilon_left,
+        "unit": cap.unit,
+        "rows_per_unit": cap.rows_per_unit,
+        "seeded": balance.seeded,
+        "also_charged_as": None,
+        "partition_by": None,
+        "user_name": cap.user,
+        "every": cap.every,
+    }
 
 
 def partition(call: Arguments) -> Rows:
@@ -414,7 +464,8 @@ def public(call: Arguments) -> Rows:
 
 
 def ledger(call: Arguments) -> Rows:
-    return journal.statement(call.session.cursor())
+    session = call.session
+    return journal.statement(session.private.cursor(), session.cursor(), session.user)
 
 
 def policy(call: Arguments) -> Rows:

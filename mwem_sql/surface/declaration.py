@@ -17,6 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.platform.sandbox import MEANINGFUL_SETTINGS
+from mwem_sql.platform.seats import VARIABLE
 
 TEXT, VALUE, JSON = '"{0}"::VARCHAR', '"{0}"', 'to_json("{0}")'
 """Forms in which a macro passes a parameter on: as text, as it is, or as JSON of any type."""
@@ -59,6 +60,8 @@ class Parameter:
     default: str | None
     form: str
     words: str
+    is_curators: bool = False
+    """Whether a server refuses an analyst's call that gives it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class SqlFunction:
     columns: Sequence[ResultColumn]
     kind: Literal["rows", "typed", "scalar"] = "rows"
     """A table; a table whose columns depend on the arguments; or one value."""
+    is_curators: bool = False
+    """Whether a server refuses it to its analysts."""
     module: Literal["bodies", "attachments"] = "bodies"
     """Of this folder, where its body is."""
 
@@ -146,7 +151,8 @@ class SqlFunction:
         if self.options:
             fields.append(f'"options": {{{", ".join(map(_argument, self.options))}}}')
         settings = ", ".join(f"{name}: current_setting('{name}')" for name in MEANINGFUL_SETTINGS)
-        fields.append(f"context: {{database: current_database(), schema: current_schema(), settings: {{{settings}}}}}")
+        place, ticket = "database: current_database(), schema: current_schema()", f"getvariable('{VARIABLE}')"
+        fields.append(f"context: {{{place}, settings: {{{settings}}}, ticket: {ticket}}}")
         arguments = "\n        " + _wrap(f"to_json({{{', '.join(fields)}}})::VARCHAR")
         if self.kind == "typed":
             return head + _TYPED.format(name=self.name, arguments=arguments)
@@ -239,7 +245,8 @@ RELEASE_OPTIONS = (
     Parameter("certify", "NULL", VALUE, "The share of the budget that tells how far off the answers are in the end, 0 "
                                         "to 0.5. NULL: 0.02, or 0 if rounds or average is given."),
     Parameter("version", "NULL", TEXT, "A new version makes, and charges, a new release under the same output name."),
-    Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false."),
+    Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false.",
+              is_curators=True),
 )
 QUERY = ResultColumn("query", "INTEGER", "The row of the workload, from 1.")
 QUERY_NAME = ResultColumn("name", "VARCHAR", "The query's name, or its text.")
@@ -283,6 +290,8 @@ BUDGET = (
     ResultColumn("partition_by", "VARCHAR", "The column by whose values charges add up (mwem_partition): "
                                             "spent and left are those of the value with least left, and what "
                                             "is left is for a release of all rows. NULL: none."),
+    ResultColumn("user_name", "VARCHAR", "The user of a server whose cap it is; NULL: it is for all."),
+    ResultColumn("every", "VARCHAR", "After how long it renews; NULL: never."),
 )
 LEDGER = (
     ResultColumn("database_name", "VARCHAR", "Where the private table is."),
@@ -311,6 +320,7 @@ LEDGER = (
     ResultColumn("reason", "VARCHAR", "Why a release was withdrawn; NULL for all else."),
     ResultColumn("partition", "VARCHAR", "For which values of the column that mwem_partition declares it "
                                          "counts; NULL: for all."),
+    ResultColumn("user_name", "VARCHAR", "The user of a server that asked; NULL: it did not come by a server."),
 )
 RULE = (
     ResultColumn("rule", "VARCHAR", "A condition that no row makes false, or what a column is computed by."),

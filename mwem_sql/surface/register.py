@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -29,8 +30,10 @@ from mwem_sql.platform.session import instance as key_of_instance
 from mwem_sql.surface import spec
 from mwem_sql.surface.declaration import SqlFunction
 
+if TYPE_CHECKING:
+    from mwem_sql.surface.bodies import Home
+
 Handle = TypeVar("Handle")
-Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
 _INSTANCES: dict[str, _Instance] = {}
 _BODIES: list[Callable[..., Any]] = []  # DuckDB calls these as long as the instance lives
@@ -43,6 +46,7 @@ class _Instance:
         self.key = uuid.uuid4().hex
         self._path: str | None = None  # of the database that the instance was opened with
         self._connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = []
+        self._guard = threading.Lock()  # as in `session.cursors`
 
     def add(self, con: duckdb.DuckDBPyConnection) -> None:
         if all(reference() is not con for reference in self._connections):
@@ -53,7 +57,7 @@ class _Instance:
         """A fresh connection of this instance, from whichever connection is still open."""
         for reference in list(self._connections):
             con = reference()
-            with contextlib.suppress(duckdb.Error):
+            with contextlib.suppress(duckdb.Error), self._guard:
                 if con is not None:
                     return con.cursor()
             with contextlib.suppress(ValueError):  # another thread was first
@@ -114,22 +118,20 @@ def _instance_of(con: duckdb.DuckDBPyConnection) -> _Instance:
     except duckdb.CatalogException:
         return _INSTANCES[str(key_of_instance(con))]
     _INSTANCES[instance.key] = instance
-    _create_functions(cursor, instance.cursor)
+    _create_functions(cursor, instance)
     return instance
 
 
-def _create_functions(con: duckdb.DuckDBPyConnection, cursor: Cursor) -> None:
+def _create_functions(con: duckdb.DuckDBPyConnection, home: Home) -> None:
     for function in spec.FUNCTIONS.values():
-        name, body = f"_{function.name}", partial(partial, _called, function, cursor)
+        name, body = f"_{function.name}", partial(partial, _called, function, home)
         if function.kind == "typed":
             _define(con, f"{name}_sql", body("selects"), ["VARCHAR"], "VARCHAR")
             _define(con, name, body("lists"), ["VARCHAR"], "STRUCT(err VARCHAR, lists VARCHAR[][])")
         elif function.kind == "scalar":
             _define(con, name, body("values"), ["VARCHAR"], function.struct, pure=True)
         else:
-            _define(
-                con, name, partial(_called_with, function, cursor), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]"
-            )
+            _define(con, name, partial(_called_with, function, home), ["VARCHAR", "VARCHAR[]"], f"{function.struct}[]")
 
 
 def _define(
@@ -144,18 +146,18 @@ def _define(
     _BODIES.append(body)
 
 
-def _called(function: SqlFunction, cursor: Cursor, kind: str, arguments: pa.Array) -> pa.Array:
+def _called(function: SqlFunction, home: Home, kind: str, arguments: pa.Array) -> pa.Array:
     """What DuckDB calls. With the first call of a process all is imported that does the work."""
     from mwem_sql.surface import running  # noqa: PLC0415  (takes as long as all that `register` needs)
 
-    return running.ENTRIES[kind](function, cursor, arguments)
+    return running.ENTRIES[kind](function, home, arguments)
 
 
-def _called_with(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
+def _called_with(function: SqlFunction, home: Home, arguments: pa.Array, queries: pa.Array) -> pa.Array:
     """The same with a workload. DuckDB counts the parameters."""
     from mwem_sql.surface import running  # noqa: PLC0415
 
-    return running.rows(function, cursor, arguments, queries)
+    return running.rows(function, home, arguments, queries)
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:

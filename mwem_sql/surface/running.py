@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import sqlglot
@@ -18,19 +17,18 @@ from sqlglot import exp
 from mwem_sql.errors import MwemError
 from mwem_sql.platform import calls
 from mwem_sql.releases.sample import as_texts
-from mwem_sql.surface.bodies import Arguments, Typed, sentence
+from mwem_sql.surface.bodies import Arguments, Home, Typed, sentence
 from mwem_sql.surface.declaration import SqlFunction
 
 Result = TypeVar("Result")
-Cursor = Callable[[], duckdb.DuckDBPyConnection]
 
 
-def rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa.Array) -> pa.Array:
+def rows(function: SqlFunction, home: Home, arguments: pa.Array, queries: pa.Array) -> pa.Array:
     """The rows of each call; or one with the refusal, which the macro raises as an error of DuckDB's."""
     out: list[list[dict[str, Any]]] = []
     for text, texts in zip(arguments.to_pylist(), queries.to_pylist(), strict=True):
         try:
-            out.append(_run(function, Arguments.of_sql(function.name, cursor, text, texts), list))
+            out.append(_run(function, Arguments.of_sql(function.name, home, text, texts), list))
         except Exception as error:  # noqa: BLE001
             out.append([{"err": sentence(function.name, error)}])
     return pa.array(out, type=pa.list_(_row(function)))
@@ -38,12 +36,20 @@ def rows(function: SqlFunction, cursor: Cursor, arguments: pa.Array, queries: pa
 
 def _run(function: SqlFunction, call: Arguments, read: Callable[[Any], Result]) -> Result:
     """What a body gives, read to its end before the call ends."""
-    return calls.run(function.name, lambda: read(function.body(call)))
+
+    def work() -> Result:
+        with call.permitted():
+            return read(function.body(call))
+
+    return calls.run(function.name, work)
 
 
-def values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def values(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """One value per row. All predicates that are asked of one release are compiled together."""
-    requests = [Arguments.of_sql(function.name, cursor, text) for text in arguments.to_pylist()]
+    try:
+        requests = [Arguments.of_sql(function.name, home, text) for text in arguments.to_pylist()]
+    except MwemError as error:
+        return pa.array([{"err": sentence(function.name, error)}] * len(arguments), type=_row(function))
     out: list[dict[str, Any]] = [{} for _ in requests]
     groups: dict[str, list[int]] = {}
     for row, call in enumerate(requests):
@@ -51,7 +57,9 @@ def values(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Arr
         groups.setdefault(repr((call.session.place, call.session.settings, same)), []).append(row)
     for rows in groups.values():
         try:
-            for row, value in zip(rows, function.body([requests[row] for row in rows]), strict=True):
+            with requests[rows[0]].permitted():
+                values = function.body([requests[row] for row in rows])
+            for row, value in zip(rows, values, strict=True):
                 out[row] = value
         except Exception as error:  # noqa: BLE001
             out[rows[0]] = {"err": sentence(function.name, error)}
@@ -62,16 +70,16 @@ def _row(function: SqlFunction) -> pa.DataType:
     return pa.struct([pa.field("err", pa.string()), *function.schema])
 
 
-def selects(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def selects(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """For functions whose columns depend on their arguments: the SELECT of each call, made when DuckDB binds it."""
-    return pa.array([_select(function, cursor, text) for text in arguments.to_pylist()])
+    return pa.array([_select(function, home, text) for text in arguments.to_pylist()])
 
 
-def _select(function: SqlFunction, cursor: Cursor, text: str) -> str:
+def _select(function: SqlFunction, home: Home, text: str) -> str:
     """A list of values for each column, side by side; or what raises the refusal."""
     names: Sequence[str] = ()
     try:
-        call = Arguments.of_sql(function.name, cursor, text)
+        call = Arguments.of_sql(function.name, home, text)
         names = _names(function, call)
         typed: Typed = _run(function, call, lambda typed: typed)
     except Exception as error:  # noqa: BLE001
@@ -106,13 +114,13 @@ def _raising(refusal: str, names: Sequence[str]) -> exp.Select:
     return exp.select(*(exp.alias_(exp.column("r"), name, quoted=True) for name in names or (refusal,))).from_(source)
 
 
-def lists(function: SqlFunction, cursor: Cursor, arguments: pa.Array) -> pa.Array:
+def lists(function: SqlFunction, home: Home, arguments: pa.Array) -> pa.Array:
     """Of each call a struct with its refusal, or with a list of values for each column, as text."""
     refusals: list[str | None] = []
     results: list[list[pa.Array]] = []
     for text in arguments.to_pylist():
         try:
-            call = Arguments.of_sql(function.name, cursor, text)
+            call = Arguments.of_sql(function.name, home, text)
             results.append(_run(function, call, lambda typed: as_texts(typed.rows())))
             refusals.append(None)
         except Exception as error:  # noqa: BLE001
@@ -129,7 +137,7 @@ def _offsets(lists: Sequence[Sized]) -> pa.Array:
     return pa.array(np.cumsum([0, *map(len, lists)]), pa.int32())
 
 
-ENTRIES: Mapping[str, Callable[[SqlFunction, Cursor, pa.Array], pa.Array]] = {
+ENTRIES: Mapping[str, Callable[[SqlFunction, Home, pa.Array], pa.Array]] = {
     "values": values, "selects": selects, "lists": lists,
 }  # fmt: skip
 """Those without a workload, by the name that `register` knows them by."""

@@ -88,7 +88,7 @@ _DECLARATIONS = (
         columns=shared.PUBLIC_TOTAL,
     ),
     SqlFunction(
-        name="mwem_suggest_domain", section="Say what is possible and what is asked",
+        name="mwem_suggest_domain", is_curators=True, section="Say what is possible and what is asked",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in "
                 "the first row: the domain table, marginals, the release.",
@@ -226,9 +226,11 @@ _DECLARATIONS = (
             Parameter("summary", "false", VALUE, "true: scores of the whole release, a row each, instead of its "
                                                  "queries."),
             Parameter("compare", "NULL", VALUE, "The private table by its name, with summary: scores that others "
-                                                "print. NOT PRIVATE. Needs pip install 'mwem-sql[quality]'."),
+                                                "print. NOT PRIVATE. Needs pip install 'mwem-sql[quality]'.",
+                      is_curators=True),
             Parameter("target", "NULL", VALUE, "A column with a list of values, with compare: how well a classifier "
-                                               "that was trained on synthetic rows predicts it in true ones."),
+                                               "that was trained on synthetic rows predicts it in true ones.",
+                      is_curators=True),
         ),
         columns=(
             shared.QUERY, shared.QUERY_NAME,
@@ -287,14 +289,18 @@ _DECLARATIONS = (
         example="CALL mwem_report('adult_synthetic', 'report.html')  ->  report.html, 91284, true",
         parameters=(
             shared.OUTPUT,
-            Parameter("path", None, TEXT, "The file to write: 'report.html'."),
+            Parameter("path", "NULL", TEXT, "The file to write: 'report.html'. NULL: none, and the page is in the "
+                                            "result.", is_curators=True),
             Parameter("compare", "NULL", VALUE, "The private table by its name: true answers beside the released "
-                                                "ones. NOT PRIVATE."),
+                                                "ones. NOT PRIVATE.", is_curators=True),
         ),
-        columns=(*shared.FILE, ResultColumn("private", "BOOLEAN", "Whether the page may be published.")),
+        columns=(
+            *shared.FILE, ResultColumn("private", "BOOLEAN", "Whether the page may be published."),
+            ResultColumn("page", "VARCHAR", "The page, in HTML, where no file was named; else NULL."),
+        ),
     ),
     SqlFunction(
-        name="mwem_export", section="Use a release", cost="nothing",
+        name="mwem_export", is_curators=True, section="Use a release", cost="nothing",
         purpose="A stored release as files to publish: the rows as .parquet, .csv or .duckdb, and a data card beside "
                 "them, for people (.md) and as data (.json). Of a release of several tables, all of them.",
         example="CALL mwem_export('adult_synthetic', 'release.parquet')  ->  release.parquet, 48211; release.md, "
@@ -307,7 +313,7 @@ _DECLARATIONS = (
         columns=shared.FILE,
     ),
     SqlFunction(
-        name="mwem_withdraw", section="Use a release",
+        name="mwem_withdraw", is_curators=True, section="Use a release",
         cost="nothing, and nothing is given back; the ledger notes it",
         purpose="Takes a release back: nothing is answered from it any more, and whoever asks reads when, by whom and "
                 "why. Its rows stay until you drop them; dropping them alone (DROP TABLE) keeps the release, which "
@@ -330,7 +336,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_compare", section="Use a release",
+        name="mwem_compare", is_curators=True, section="Use a release",
         cost="no epsilon; reads private rows, and the ledger notes it",
         purpose="NOT PRIVATE: true and released answers side by side, for the curator. binning_error is what bins and "
                 "bounds alone put an answer off by. A table of several is compared by its joined rows.",
@@ -349,7 +355,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_budget", section="Keep count", cost="nothing",
+        name="mwem_budget", is_curators=True, section="Keep count", cost="nothing",
         purpose="Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.",
         example="CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1",
         parameters=(
@@ -361,11 +367,15 @@ _DECLARATIONS = (
                                              "same unit. A table: a row of it and all rows that lead to it by keys."),
             Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give. Not for a table "
                                                    "as unit: there each release says for itself."),
+            Parameter("user", "NULL", VALUE, "Makes it a cap on what this user of a server asks, beside the table's: "
+                                             "of the table, or of all tables where the table is NULL."),
+            Parameter("every", "NULL", VALUE, "'30 days', '12 hours': a cap that renews. Each window is a new cap by "
+                                              "your word: over k windows a table's rows are in for k times epsilon."),
         ),
         columns=shared.BUDGET,
     ),
     SqlFunction(
-        name="mwem_partition", section="Keep count", cost="nothing",
+        name="mwem_partition", is_curators=True, section="Keep count", cost="nothing",
         purpose="Declares a column whose value never changes in a row, as a month: from then on releases of views that "
                 "say WHERE month = '2025-01' and WHERE month = '2025-02' cost the larger of the two, not both "
                 "together. Called again, it shows what is left for each month.",
@@ -395,7 +405,7 @@ _DECLARATIONS = (
         columns=shared.LEDGER,
     ),
     SqlFunction(
-        name="mwem_policy", section="Keep count", cost="nothing",
+        name="mwem_policy", is_curators=True, section="Keep count", cost="nothing",
         purpose="Whether every private table of the current database needs a cap before it is released; shows it, or "
                 "sets it.",
         example="CALL mwem_policy(require_caps := true)  ->  census, true",
@@ -407,7 +417,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_public", section="Keep count", cost="nothing; the ledger notes it",
+        name="mwem_public", is_curators=True, section="Keep count", cost="nothing; the ledger notes it",
         purpose="The curator's word that all rows of a table are public, so that private views may join it along its "
                 "key. Never for a table that was charged or capped.",
         example="CALL mwem_public('icd_codes')  ->  census, main, icd_codes, true",
@@ -421,7 +431,7 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_attach", module="attachments", section="Other engines",
+        name="mwem_attach", is_curators=True, module="attachments", section="Other engines",
         cost="nothing; the ledger of its tables is in the database that `ledger` names",
         purpose="Lets an alias stand for another engine's database, whose tables are then private tables: a "
                 "PostgreSQL server, Spark Connect, or a DuckDB file apart.",
@@ -440,14 +450,14 @@ _DECLARATIONS = (
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_detach", module="attachments", section="Other engines", cost="nothing",
+        name="mwem_detach", is_curators=True, module="attachments", section="Other engines", cost="nothing",
         purpose="Takes an alias back. Accounts, caps and releases stay.",
         example="CALL mwem_detach('warehouse')  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",
         parameters=(shared.ALIAS,),
         columns=shared.SOURCE,
     ),
     SqlFunction(
-        name="mwem_sources", module="attachments", section="Other engines", cost="nothing",
+        name="mwem_sources", is_curators=True, module="attachments", section="Other engines", cost="nothing",
         purpose="The sources that are attached: alias, kind, where they are (without secrets), and the database that "
                 "has their ledger.",
         example="FROM mwem_sources()  ->  warehouse, postgresql, postgresql://db:5432/census, memory, NULL",

@@ -23,7 +23,7 @@ def test_a_level_sees_what_is_above_and_counts_what_is_below(numbers: dict[str, 
         con.execute(TABLES)
         place = Session.of(con).place
         levels = read_levels(con, ["visit", "person"], place)
-        person, visit = level_domains(levels, domains_alone(con, place, levels, sandbox, {}), numbers)
+        person, visit = level_domains(levels, domains_alone(Session.of(con), levels, sandbox, {}), numbers)
     assert person.columns == ("pid", "sex", "visit") and visit.columns == (
         "vid",
         "pid",
@@ -46,4 +46,4 @@ def test_values_to_discover_are_for_one_table() -> None:
         place = Session.of(con).place
         levels = read_levels(con, ["visit", "person"], place)
         with pytest.raises(DomainError, match=f"{RELEASE}: column town of visit has values to discover"):
-            domains_alone(con, place, levels, sandbox, {})
+            domains_alone(Session.of(con), levels, sandbox, {})

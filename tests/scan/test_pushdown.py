@@ -66,7 +66,7 @@ def planned_from(con: duckdb.DuckDBPyConnection, given: dict[str, list[str]]) ->
     relation = relations.describe(con.cursor(), "t", HERE, "f")
     workload = Workload.from_arrow(con.sql(given["workload"][0]).to_arrow_table())
     with Sandbox(Session.of(con).settings) as sandbox:
-        compiled = compile_workload(read_domain(con.cursor(), relation, HERE, sandbox), workload, sandbox)
+        compiled = compile_workload(read_domain(Session.of(con), relation, sandbox), workload, sandbox)
     column, rows = given["unit"][0].split() if "unit" in given else ("", "0")
     return planned(compiled, Unit(column, int(rows)) if column else None, relation.name)
 

@@ -1,0 +1,96 @@
+"""Whose tables are whose: an analyst writes the tables of `main` that they made, and no others.
+
+A name belongs to who first made a table of that name here; it is written down in the published database, beside the
+tables. What nobody made (releases, the curator's tables) belongs to no analyst, and neither do the names of private
+tables and what goes with them. Owns the table of owners. Must not run a statement of an analyst.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+import duckdb
+from sqlglot import exp
+
+from mwem_sql.errors import TableError, refuse
+from mwem_sql.language.dialect import fold
+from mwem_sql.platform import catalog
+from mwem_sql.platform.catalog import Place
+from mwem_sql.platform.session import transaction
+from mwem_sql.server.statements import SERVER
+
+SCHEMA = "mwem_server"
+_OWNERS = exp.table_("owners", db=SCHEMA, quoted=True)
+_ENDINGS = ("", "_synthetic", "_domain", "_rules", "_known")
+
+
+class Owners:
+    """The owners of tables, as the published database has them."""
+
+    def __init__(
+        self, public: Callable[[], duckdb.DuckDBPyConnection], reserved: Callable[[], Collection[str]], most: int
+    ) -> None:
+        """`reserved` are the names of private tables; `most` is how many tables a user may have."""
+        self._public, self._reserved, self._most, self._lock = public, reserved, most, threading.Lock()
+        con = public()
+        con.execute(f"CREATE SCHEMA IF NOT EXISTS {exp.to_identifier(SCHEMA, quoted=True).sql('duckdb')}")
+        columns = "table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL"
+        con.execute(f"CREATE TABLE IF NOT EXISTS {_OWNERS.sql('duckdb')} ({columns})")
+        rows = con.execute(exp.select("*").from_(_OWNERS).sql("duckdb")).fetchall()
+        self._owners: dict[str, str] = dict(rows)
+        for table, user in rows:  # those that were never made, or dropped by the curator
+            self.release(table, user)
+
+    def claim(self, table: str, user: str) -> None:
+        """A table is about to be made: its name is the user's from now on; refused where it cannot be."""
+        name = fold(table)
+        with self._lock:
+            owner = self._owners.get(name)
+            if owner == user:
+                return
+            if owner is None and self._exists(table):
+                raise self._not_theirs(table)
+            if owner is not None:
+                what = f"table ({table!r}) is a name of another user's"
+                raise refuse(TableError, SERVER, what, f"choose another: {user}_{table}")
+            if name in {fold(each) + ending for each in self._reserved() for ending in _ENDINGS}:
+                what = f"table ({table!r}) has the name of a private table, or of what goes with one"
+                raise refuse(TableError, SERVER, what, f"choose another: {user}_{table}")
+            if sum(each == user for each in self._owners.values()) >= self._most:
+                what = f"table ({table!r}) would be one more than the {self._most:,} that a user may have"
+                raise refuse(TableError, SERVER, what, "drop tables that you need no more")
+            values = exp.Tuple(expressions=[exp.convert(name), exp.convert(user)])
+            insert = exp.Insert(this=_OWNERS.copy(), expression=exp.Values(expressions=[values]))
+            self._public().execute(insert.sql("duckdb"))
+            self._owners[name] = user
+
+    def check(self, table: str, user: str) -> None:
+        """Refuse to write what is not the user's."""
+        with self._lock:
+            if self._owners.get(fold(table)) != user:
+                raise self._not_theirs(table)
+
+    def release(self, table: str, user: str) -> None:
+        """A table was dropped: its name is free again, once it is gone."""
+        with self._lock:
+            if self._owners.get(fold(table)) == user and not self._exists(table):
+                con = self._public()
+                with transaction(con):
+                    where = exp.column("table_name").eq(exp.convert(fold(table)))
+                    con.execute(exp.delete(_OWNERS.copy(), where=where).sql("duckdb"))
+                del self._owners[fold(table)]
+
+    def tables_of(self, user: str) -> list[str]:
+        """The names that are a user's, whether there is such a table or not."""
+        with self._lock:
+            return sorted(table for table, owner in self._owners.items() if owner == user)
+
+    def _not_theirs(self, table: str) -> Exception:
+        what = f"table ({table!r}) is not one that you made here"
+        return refuse(TableError, SERVER, what, "write tables of your own: CREATE TABLE name AS ...")
+
+    def _exists(self, table: str) -> bool:
+        con = self._public()
+        place = Place(Place.of(con).database, "main")
+        return catalog.find(con, exp.to_identifier(table, quoted=True).sql("duckdb"), place) is not None
