@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -48,17 +48,10 @@ from mwem_sql.releases.request import Request, read_whole
 from mwem_sql.releases.sample import Sampler
 from mwem_sql.releases.tables import joined_tables, summary_row
 from mwem_sql.reporting import export as files
+from mwem_sql.surface.declaration import Home
 from mwem_sql.workload import Workload
 
 Rows = Iterable[dict[str, Any]]
-
-
-class Home(Protocol):
-    """The instance that a call comes from."""
-
-    key: str
-
-    def cursor(self) -> duckdb.DuckDBPyConnection: ...
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
@@ -71,6 +72,14 @@ class ResultColumn:
     name: str
     type: str
     words: str
+
+
+class Home(Protocol):
+    """The instance that a call comes from."""
+
+    key: str
+
+    def cursor(self) -> duckdb.DuckDBPyConnection: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -28,10 +28,7 @@ from mwem_sql.platform.metadata import read_sql
 from mwem_sql.platform.session import connection_of, lock, transaction, use
 from mwem_sql.platform.session import instance as key_of_instance
 from mwem_sql.surface import spec
-from mwem_sql.surface.declaration import SqlFunction
-
-if TYPE_CHECKING:
-    from mwem_sql.surface.bodies import Home
+from mwem_sql.surface.declaration import Home, SqlFunction
 
 Handle = TypeVar("Handle")
 

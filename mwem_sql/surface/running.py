@@ -17,8 +17,8 @@ from sqlglot import exp
 from mwem_sql.errors import MwemError
 from mwem_sql.platform import calls
 from mwem_sql.releases.sample import as_texts
-from mwem_sql.surface.bodies import Arguments, Home, Typed, sentence
-from mwem_sql.surface.declaration import SqlFunction
+from mwem_sql.surface.bodies import Arguments, Typed, sentence
+from mwem_sql.surface.declaration import Home, SqlFunction
 
 Result = TypeVar("Result")
 
