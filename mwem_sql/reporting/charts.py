@@ -28,8 +28,6 @@ from mwem_sql.releases.store import Stored
 
 PICTURE_WIDTH = 340
 """Units of a picture's width; the page scales it to the room there is."""
-LETTER = 6.2
-"""Units of a small letter's width. Larger: words are shortened earlier."""
 LINE = 17
 """Units between two bars."""
 LETTER = 6
