@@ -155,7 +155,7 @@ def test_files_that_are_units_of_two_tables_are_refused(con: duckdb.DuckDBPyConn
     mwem_sql.budget(con, "visit", 3, unit="visit")
     listed = ", ".join(f"'{tmp_path}/{name}.parquet'" for name in TABLES)
     con.execute(f"CREATE OR REPLACE VIEW person AS SELECT pid FROM read_parquet([{listed}], union_by_name := true)")
-    with pytest.raises(BudgetError, match="has files whose rows are units of 2 tables.*the curator confirms"):
+    with pytest.raises(BudgetError, match=r"has files whose rows are units of 2 tables.*the curator confirms"):
         mwem_sql.budget(con, "person", 3, unit="person")
 
 
