@@ -486,7 +486,7 @@ ELSEWHERE = {
     "mwem_sql.explain.compare._rows_as_released": "explain/test_compare.py",
     "mwem_sql.explain.explain.plan_rows": "sql/tables.test", "mwem_sql.releases.answer.without": "sql/tables.test",
     "mwem_sql.explain.suggest_tables": "explain/test_suggest_tables.py",
-    "mwem_sql.surface.bodies._levels": "releases/test_builders.py",
+    "mwem_sql.accounting.accounts.unit": "accounting/test_trees_of_files.py",
     "mwem_sql.cli.suggest._rows_of": "cli/test_suggest.py", "mwem_sql.compile.build._check_cells": "scan/test_wide.py",
     "mwem_sql.compile.evaluate.check_evaluations": "scan/test_wide.py",
     "mwem_sql.compile.pipeline._check_as_written": "compile/test_pipeline.py",

@@ -235,16 +235,16 @@ def identity_of(relation: Relation, databases: Mapping[str, Database]) -> Identi
     if relation.files is not None:
         # A file that was named in the place of a table has no view whose name could speak for it.
         views = tuple((_name(name),) for name in reversed(relation.names) if not isinstance(name, FileName))
-        own = [keys_of(path) for path in relation.files.paths]
+        of_files = [keys_of(path) for path in relation.files.paths]
         others = (path for each in relation.beside if each.files for path in each.files.paths)
-        leaves = tuple(dict.fromkeys((*own, *map(keys_of, others))))
+        leaves = tuple(dict.fromkeys((*of_files, *map(keys_of, others))))
         return Identity(
             table=table,
             leaves=leaves,
             names=(*views, tuple(_name(each.name) for each in relation.beside)),
             first_keys=_all(leaves, *views[:1]),
             beside=tuple(each.name.table for each in relation.beside),
-            unit=None if relation.unit is None else FilesUnit.of(relation, own),
+            unit=None if relation.unit is None else FilesUnit.of(relation, of_files),
         )
     database = databases[table.database]
     leaves = (keys_of(database.path),) if database.path else ()
@@ -311,6 +311,23 @@ class Books:
                 f"CALL mwem_budget({literal(identity.table.table)}, epsilon)",
             )
         return accounts[0] if accounts else None
+
+    def unit(self, con: duckdb.DuckDBPyConnection, home: str, identity: Identity, carrier: Carrier, column: str) -> str:
+        """What a unit is known by however it is renamed; of files, whatever marks and keys say. Empty if nothing does.
+
+        A BudgetError where files are units of two tables.
+        """
+        present = carrier.unit(con, column)
+        if not isinstance(carrier, FilesUnit):
+            return present
+        keys = self.journals[home].keys if home in self.journals else {}
+        units = _accounts(keys, carrier.keys) | ({present} if present else set())
+        if len(units) > 1:
+            name = literal(identity.table.table)
+            what = f"table ({identity.table}) has files whose rows are units of {len(units)} tables"
+            hint = f"CALL mwem_budget({name}, epsilon, unit := {name})"
+            raise refuse(BudgetError, "ledger", what, f"if a file was replaced, the curator confirms it with {hint}")
+        return next(iter(units), "")
 
     def is_known_by_name_only(self, home: str, identity: Identity) -> bool:
         """Whether nothing that follows rows is known of them: what has such a name today may be other rows."""

@@ -16,21 +16,12 @@ from fractions import Fraction
 
 import duckdb
 
-from mwem_sql.accounting import draws, journal
-from mwem_sql.accounting.accounts import (
-    Books,
-    Carrier,
-    FilesUnit,
-    Identity,
-    TableCarrier,
-    identity_of,
-    moved_keys,
-    unit_key,
-)
+from mwem_sql.accounting import accounts, draws, journal
+from mwem_sql.accounting.accounts import Books, FilesUnit, Identity, TableCarrier, identity_of, moved_keys
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
-from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, literal, refuse
+from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
 from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog, metadata
 from mwem_sql.platform.catalog import Column, Database, Name, Place
@@ -113,9 +104,8 @@ class Ledger:
 
     def check_writable(self, databases: Mapping[str, Database], place: Place, function: str) -> None:
         if databases[self.home].read_only:
-            what = (
-                f"default database ({place.database}) cannot be written, and neither can {self.identity.table.database}"
-            )
+            what = f"default database ({place.database}) cannot be written"
+            what += f", and neither can {self.identity.table.database}"
             hint = "USE a writable database: the ledger of a READ_ONLY table is kept in the default one"
             raise refuse(OutputError, function, what, hint)
 
@@ -342,9 +332,9 @@ class Ledger:
         carrier, account = self.identity.unit if is_table else self.identity.carrier, self.account
         if carrier is None:
             return ""
-        present = self._known_unit(con, carrier, column)
+        present = self.books.unit(con, self.home, self.identity, carrier, column)
         if account is not None:
-            same = self.journal.keys.get(unit_key(account, present))
+            same = self.journal.keys.get(accounts.unit_key(account, present))
             if same is not None:
                 return same
             # Of a table that was replaced its name decides, and so do those of its columns: the cap's comes first.
@@ -355,37 +345,20 @@ class Ledger:
             before = ids.get(fold(column))
             if before and self.books.is_known_by_name_only(self.home, self.identity):
                 if not self._carry_unit(con, carrier, column, before):
-                    self._give_keys(con, {unit_key(account, present): before})
+                    self._give_keys(con, {accounts.unit_key(account, present): before})
                 return before
-        unit = present or uuid.uuid4().hex[:8]
-        if isinstance(carrier, FilesUnit):  # files may have been added
-            self._carry_unit(con, carrier, column, unit)
-            return unit
-        return unit if present or carrier.carry_unit(con, column, unit) else ""
+        unit, has_files = present or uuid.uuid4().hex[:8], isinstance(carrier, FilesUnit)  # files may have been added
+        return unit if (present and not has_files) or self._carry_unit(con, carrier, column, unit) else ""
 
     def unit_of_table(self, con: duckdb.DuckDBPyConnection) -> str:
         """What the table that is the unit is known by; empty if nothing says it yet."""
-        return "" if self.identity.unit is None else self._known_unit(con, self.identity.unit, "")
+        unit = self.identity.unit
+        return "" if unit is None else self.books.unit(con, self.home, self.identity, unit, "")
 
-    def _known_unit(self, con: duckdb.DuckDBPyConnection, carrier: Carrier, column: str) -> str:
-        """What a unit is known by; of files, whatever marks and keys say."""
-        present = carrier.unit(con, column)
-        if not isinstance(carrier, FilesUnit):
-            return present
-        units = {self.journal.keys[each] for each in carrier.keys if each in self.journal.keys}
-        units |= {present} if present else set()
-        if len(units) > 1:
-            table = self.identity.table.table
-            what = f"table ({self.identity.table}) has files whose rows are units of {len(units)} tables"
-            hint = f"CALL mwem_budget({literal(table)}, epsilon, unit := {literal(table)})"
-            raise refuse(BudgetError, "ledger", what, f"if a file was replaced, the curator confirms it with {hint}")
-        return next(iter(units), "")
-
-    def _carry_unit(self, con: duckdb.DuckDBPyConnection, carrier: Carrier, column: str, unit: str) -> bool:
+    def _carry_unit(self, con: duckdb.DuckDBPyConnection, carrier: accounts.Carrier, column: str, unit: str) -> bool:
         """Let a unit be known by `unit` from now on; false where that cannot be."""
-        if isinstance(carrier, FilesUnit):
-            fresh = [each for each in carrier.keys if each not in self.journal.keys]
-            self._give_keys(con, dict.fromkeys(fresh, unit))
+        files = carrier.keys if isinstance(carrier, FilesUnit) else ()
+        self._give_keys(con, {each: unit for each in files if each not in self.journal.keys})
         return carrier.carry_unit(con, column, unit)
 
     def _open_account(self, con: duckdb.DuckDBPyConnection) -> str:
@@ -512,7 +485,8 @@ def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:
 
 def set_public(con: duckdb.DuckDBPyConnection, table: Name) -> None:
     """Write down that all rows of a table are public, by the curator's word; refused of a table with an account."""
-    ledger = Ledger(table.database, Identity(table=table, names=((_key(table),),), carrier=TableCarrier(table)))
+    name = key("", table.schema, table.table)
+    ledger = Ledger(table.database, Identity(table=table, names=((name,),), carrier=TableCarrier(table)))
 
     def write() -> None:
         if catalog.public_marks(con, table).get(table) in ledger.at(con).journal.public:
@@ -524,15 +498,11 @@ def set_public(con: duckdb.DuckDBPyConnection, table: Name) -> None:
                 BudgetError, "mwem_public", what, f"{hint}{table.table}; CALL mwem_public('{table.table}_public')"
             )
         mark = uuid.uuid4().hex[:16]
-        journal.append(con, table.database, {"event": "public", "entry": mark, **_named(_key(table))})
+        journal.append(con, table.database, {"event": "public", "entry": mark, **_named(name)})
         catalog.mark_public(con, table, mark)
 
     metadata.prepare(con, table.database, "ledger.sql")
     journal.committed(con, write)
-
-
-def _key(table: Name) -> Key:
-    return key("", table.schema, table.table)
 
 
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:

@@ -12,6 +12,7 @@ Decided by the catalog, never by text; reads no row.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -163,11 +164,17 @@ def _no_root(keys: Keys, roots: Sequence[Member]) -> MwemError:
         return refused("tables lead to one another along keys in a circle", "leave one of the tables out")
     names = ", ".join(literal(root.name) for root in roots)
     what = f"tables ({names}) lead to none of the others, and one table may: its rows are units"
-    first, other = (root.base for root in roots[:2])
-    cure = declaration(other, first, keys.unique(first))
+    for root, other in itertools.permutations(roots, 2):
+        path = keys.single_path(root.base, other.base)
+        if path:
+            between = ", ".join(literal(key.refers_to.table) for key in path[:-1])
+            what = f"table ({root.name!r}) leads to {other.name} by tables that are not named"
+            return refused(what, f"name them, too: {between}")
+    first, second = (root.base for root in roots[:2])
+    cure = declaration(second, first, keys.unique(first))
     if roots[0].table.dialect == "postgres":
         key = ", ".join(next(iter(keys.unique(first)), ("id",)))
-        cure = f"ALTER TABLE {other.table} ADD FOREIGN KEY ({key}) REFERENCES {first.table} ({key})"
+        cure = f"ALTER TABLE {second.table} ADD FOREIGN KEY ({key}) REFERENCES {first.table} ({key})"
     return refused(what, f"leave one of them out; or declare the FOREIGN KEY: {cure}")
 
 

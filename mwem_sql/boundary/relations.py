@@ -97,9 +97,9 @@ def _views_beside(con: duckdb.DuckDBPyConnection, relation: Relation, function: 
     names = dict.fromkeys(other for name in relation.names for other in Keys.of(con, name, function).tree(name))
     out = []
     for name in names:
-        found = None if name in relation.names else catalog.find(con, name.quoted(), Place(name.database, name.schema))
-        if found is not None and found[1]:
-            out.append(_describe(con, *found, function, DEEPEST))
+        other = None if name in relation.names else catalog.find(con, name.quoted(), Place(name.database, name.schema))
+        if other is not None and other[1]:
+            out.append(_describe(con, *other, function, DEEPEST))
     return tuple(each for each in out if each.files is not None)
 
 

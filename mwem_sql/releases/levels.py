@@ -104,8 +104,8 @@ class TablesRequest:
     def of(self, text: str) -> Request:
         """The same of one table, with its own public tables."""
         name = fold(split_name(text)[-1])
-        domain, rules, known = (self.public.get(kind, {}).get(name) for kind in PUBLIC_TABLES)
-        return replace(self.first, table=text, domain=domain, rules=rules, known=known)
+        tables = {kind: self.public.get(kind, {}).get(name) for kind in PUBLIC_TABLES}
+        return replace(self.first, table=text, domain=tables["domain"], rules=tables["rules"], known=tables["known"])
 
 
 def check_tables(named: Sequence[object]) -> None:

@@ -137,16 +137,24 @@ def joined(domain: Domain) -> list[str]:
             f"Each row leads to a row of {link.parent}_synthetic by {', '.join(link.foreign)}, {numbers}. How rows that"
             f" lead to one {link.parent} depend on one another is not kept, beyond what the columns above them tell."
         )
+    by_most: dict[int, list[str]] = {}
     for table in link.below:
-        most = int(domain[table].most)
+        by_most.setdefault(int(domain[table].most), []).append(table)
+    for most, tables in by_most.items():
         beyond = f": {most:,} stands for {most:,} or more" if most > 1 else ""
-        out.append(f"{table} is how many rows of {table} lead to a row{beyond}.")
+        of = f"is how many rows of {tables[0]}" if len(tables) == 1 else "are how many rows of these tables"
+        out.append(f"{_and(tables)} {of} lead to a row{beyond}.")
     if link.below:
         out.append(
-            f"Rows of {' and '.join(f'{table}_synthetic' for table in link.below)} lead to these rows."
+            f"Rows of {_and([f'{table}_synthetic' for table in link.below])} lead to these rows."
             + (" How such tables depend on one another is not kept." if len(link.below) > 1 else "")
         )
     return out
+
+
+def _and(names: Sequence[str]) -> str:
+    """Names in a sentence: a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def protected_rows(facts: Mapping[str, Any]) -> str:

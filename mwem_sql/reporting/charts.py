@@ -371,10 +371,11 @@ def tree(nodes: Sequence[TableBox], title: str) -> str:
             parts.append(f'<path class="link" d="M{above[0]} {above[1]}V{y + high / 2:g}H{x}"/>')
         said = f"{node.name}: {node.rows} {node.words}".strip()
         parts.append(_rect((x, y), (wide, high), said, "box this" if node.is_this else "box", ' rx="5"'))
-        parts.append(_text(x + 10, y + 19, _shortened(node.name, 27), kind="name"))
+        parts.append(_text(x + 10, y + 19, _shortened(node.name, 26), kind="name"))
         parts.append(_text(x + wide + 8, y + (13 if node.words else 19), node.rows))
         if node.words:
-            parts.append(_text(x + wide + 8, y + 26, node.words, kind="quiet"))
+            room = int((PICTURE_WIDTH - x - wide - 8) / LETTER)
+            parts.append(_text(x + wide + 8, y + 26, _shortened(node.words, room), kind="quiet"))
     return _svg(len(nodes) * line - 8, parts, title)
 
 

@@ -149,6 +149,16 @@ def test_a_root_that_was_replaced(con: duckdb.DuckDBPyConnection, tmp_path: Path
         release(con, 2)
 
 
+def test_files_that_are_units_of_two_tables_are_refused(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """The curator decides for one file that was replaced: its path tells then."""
+    mwem_sql.budget(con, "person", 3, unit="person")
+    mwem_sql.budget(con, "visit", 3, unit="visit")
+    listed = ", ".join(f"'{tmp_path}/{name}.parquet'" for name in TABLES)
+    con.execute(f"CREATE OR REPLACE VIEW person AS SELECT pid FROM read_parquet([{listed}], union_by_name := true)")
+    with pytest.raises(BudgetError, match=r"has files whose rows are units of 2 tables.*the curator confirms"):
+        mwem_sql.budget(con, "person", 3, unit="person")
+
+
 def test_the_unit_is_named_where_it_can_be(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A cap is set on the unit itself; a column of that name comes first, and has no cap of files."""
     cure = r"a cap per row of a table is set on that table: CALL mwem_budget\('person', epsilon, unit := 'person'\)"

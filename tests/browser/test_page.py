@@ -115,7 +115,42 @@ def one(con: Connection) -> tuple[str, str]:
 
 
 KINDS = {made.__name__: made for made in (plain, hostile, many, wide, mixed, one)}
-PAGES = [*KINDS, "compare", "seeded", "empty"]
+JOINED = {"joined": "person", "deep": "ward", "broad": "owner"}
+"""Pages of tables of releases of several: persons, visits and drugs; five in a row; twelve of one parent."""
+PAGES = [*KINDS, *JOINED, "compare", "seeded", "empty"]
+
+
+def joined(con: Connection) -> list[str]:
+    con.execute("""
+        CREATE TABLE person (pid INTEGER PRIMARY KEY, sex ENUM ('F', 'M') NOT NULL,
+            age INTEGER NOT NULL CHECK (age BETWEEN 0 AND 99));
+        CREATE TABLE visit (vid INTEGER PRIMARY KEY, pid INTEGER REFERENCES person (pid), home BOOLEAN NOT NULL);
+        CREATE TABLE drug (vid INTEGER REFERENCES visit (vid), days INTEGER CHECK (days BETWEEN 1 AND 9));
+        INSERT INTO person SELECT i, if(i % 3 = 0, 'F', 'M'), i % 100 FROM range(3000) t(i);
+        INSERT INTO visit SELECT row_number() OVER (), pid, i = 0 FROM person, range(6) t(i) WHERE i < pid % 7;
+        INSERT INTO drug SELECT vid, 1 + vid % 9 FROM visit, range(2) t(i) WHERE i <= vid % 2""")
+    return ["person", "visit", "drug"]
+
+
+def deep(con: Connection) -> list[str]:
+    """Five tables in a row, with names that are long or odd."""
+    names = ["region", "hospital_of_the_region_with_a_long_name", CHINESE, "ward", "bed<b>"]
+    for k, name in enumerate(names):
+        key = f"k{k} INTEGER PRIMARY KEY, x{k} BOOLEAN NOT NULL"
+        leads = f", k{k - 1} INTEGER REFERENCES {quoted(names[k - 1])} (k{k - 1})" if k else ""
+        con.execute(f"CREATE TABLE {quoted(name)} ({key}{leads})")
+        rows = ", i // 2" if k else ""
+        con.execute(f"INSERT INTO {quoted(name)} SELECT i, i % 2 = 0{rows} FROM range({20 * 2**k}) t(i)")
+    return names
+
+
+def broad(con: Connection) -> list[str]:
+    con.execute("CREATE TABLE owner (id INTEGER PRIMARY KEY, old BOOLEAN NOT NULL)")
+    con.execute("INSERT INTO owner SELECT i, i % 3 = 0 FROM range(400) t(i)")
+    for k in range(12):
+        con.execute(f"CREATE TABLE thing_{k} (owner INTEGER REFERENCES owner (id), big BOOLEAN NOT NULL)")
+        con.execute(f"INSERT INTO thing_{k} SELECT id, old FROM owner WHERE id % 12 = {k}")
+    return ["owner", *(f"thing_{k}" for k in range(12))]
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +173,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 made["empty"].write_text(
                     report_page.make(stored, [], [], None, pictures=charts.one_way(stored), ends={}), "utf-8"
                 )
+    for name, kind_of_several in {"joined": joined, "deep": deep, "broad": broad}.items():
+        with mwem_sql.connect() as con:
+            tables = kind_of_several(con)
+            pairs = mwem_sql.marginals(con, tables, 2)
+            mwem_sql.release(con, tables, pairs, 20.0, rows_per_unit=32 if name == "deep" else 8, seed=1)
+            mwem_sql.report(con, f"{JOINED[name]}_synthetic", made[name])
     return made
 
 
@@ -318,7 +359,7 @@ FAINT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["compare", "seeded", "mixed"])
+@pytest.mark.parametrize("name", ["compare", "seeded", "mixed", "joined"])
 def test_all_text_can_be_read(name: str, visit: Open) -> None:
     page = visit(name)
     for scheme, media in product(("light", "dark"), ("screen", "print")):
@@ -461,3 +502,45 @@ def test_a_table_that_scrolls_says_so_until_its_end(visit: Open) -> None:
     sign.wait_for(state="hidden")
     page.set_viewport_size({"width": DESK, "height": 800})
     assert page.locator(".scrolls:visible").count() == 0
+
+
+# Texts and boxes of the picture of tables that lie over one another, by a pixel or more.
+OVER = """() => {
+    const svg = document.querySelector("#tables svg");
+    const parts = [...svg.querySelectorAll("text, rect")].map((part) => [part, part.getBoundingClientRect()]);
+    const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+    const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1
+        && a.bottom <= b.bottom + 1;
+    return parts.flatMap(([one, a], k) => parts.slice(k + 1)
+        .filter(([other, b]) => over(a, b) && !inside(a, b) && !inside(b, a))
+        .map(([other]) => one.textContent + " / " + other.textContent));
+}"""
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_tables_of_a_release_are_drawn_with_their_rows(name: str, visit: Open) -> None:
+    """Each has a box, the page's own stands out, and nothing lies over anything else."""
+    page = visit(name)
+    boxes = page.locator("#tables svg").first.locator("rect")
+    assert boxes.count() == {"joined": 3, "deep": 5, "broad": 13}[name]
+    own = page.locator("#tables svg").first.locator("rect.this")
+    assert own.count() == 1 and own.locator("title").text_content().startswith(f"{JOINED[name]}_synthetic: ")
+    for width in (PHONE, DESK):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate(OVER) == []
+    assert page.locator("#tables b").count() == 0
+
+
+def test_numbers_of_rows_below_have_a_picture(visit: Open) -> None:
+    """With their intervals; a release of many tables has some of them."""
+    page = visit("joined")
+    heads = page.locator("#tables h3").all_inner_texts()
+    assert heads == ["How rows lead to one another", "Rows of visit per person", "Rows of drug per visit"]
+    card = page.locator("#tables .card", has=page.get_by_role("heading", name="Rows of visit per person"))
+    assert card.locator("rect").count() >= 7 and card.locator(".ends, .end, path, line").count() >= 7
+    broad = visit("broad")
+    assert len(broad.locator("#tables h3").all_inner_texts()) == 1 + 12
+    # What is true of all of them is said once.
+    words = broad.locator("#tables > p").all_inner_texts()
+    assert sum("stands for 8 or more" in text for text in words) == 1
