@@ -53,12 +53,17 @@ def _leave_to_the_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
+def settings_of(settings: Mapping[str, object]) -> Settings:
+    """Those of a connection that change what an expression means."""
+    return tuple(sorted((name, repr(value)) for name, value in settings.items() if name in MEANINGFUL_SETTINGS))
+
+
 class Sandbox:
     """A private in-memory DuckDB. Errors it raises are DuckDB's and quote public text only."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         given = {name: value for name, value in (settings or {}).items() if name in MEANINGFUL_SETTINGS}
-        self.settings: Settings = tuple(sorted((name, repr(value)) for name, value in given.items()))
+        self.settings = settings_of(given)
         self._con = calls.track(_taken(self.settings) or _opened(given))
         self._rows: dict[str, int] = {}
         self._longest: dict[str, dict[str, float]] = {}

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.linear import LinearQuery
+from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.check import check_constants
 from mwem_sql.compile.compiled import Compiled, CompiledQuery
 from mwem_sql.compile.pipeline import compile_workload
-from mwem_sql.errors import MwemError, OptionError, PredicateError, WorkloadError, did_you_mean, literal, refuse
+from mwem_sql.errors import (
+    MwemError,
+    OptionError,
+    PredicateError,
+    WorkloadError,
+    did_you_mean,
+    legible,
+    literal,
+    refuse,
+)
 from mwem_sql.judge.certificate import ErrorBounds
 from mwem_sql.judge.evidence import Evidence
 from mwem_sql.judge.intervals import Intervals, Judge
@@ -27,14 +39,19 @@ from mwem_sql.language.measures import is_aggregate
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.model.support import IMPOSSIBLE
-from mwem_sql.platform.sandbox import Sandbox
+from mwem_sql.platform.catalog import Name
+from mwem_sql.platform.metadata import SCHEMA
+from mwem_sql.platform.sandbox import Sandbox, settings_of
 from mwem_sql.platform.session import Session
-from mwem_sql.releases import store, summary
+from mwem_sql.releases import kept, store, summary
 from mwem_sql.releases.request import read_number
 from mwem_sql.releases.store import Stored
 from mwem_sql.workload import Query, Workload, check_of
 
 CONFIDENCE = 0.95
+ROW_BYTES = 1000
+"""Bytes that a row of answers, or of a workload, is taken for when it is kept. Larger: fewer are."""
+_RELEASED = ("measurements", "workloads", "bounds", "certificates")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +66,31 @@ class Judged:
     queries: list[CompiledQuery]
     answers: list[Floats]
     intervals: list[Intervals]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Released:
+    """What was released beside the state, as intervals need it. No other one ever has its number."""
+
+    measurements: Sequence[Measurement]
+    workload: Workload
+    bounds: pa.Table
+    figures: pa.Table
+    number: int = field(default_factory=count().__next__)
+
+    @classmethod
+    def of(cls, con: duckdb.DuckDBPyConnection, stored: Stored) -> Released:
+        """That of a stored release, as it is now."""
+
+        def made() -> tuple[Released, int]:
+            workload, bounds = store.bounds_of(con, stored)
+            measurements, figures = store.read_measurements(con, stored), store.figures_of(con, stored)
+            out = cls(measurements=measurements, workload=workload, bounds=bounds, figures=figures)
+            return out, store.size_of(measurements) + bounds.nbytes + figures.nbytes + ROW_BYTES * len(workload)
+
+        tables = [Name(stored.name.database, SCHEMA, name) for name in _RELEASED]
+        digests = [kept.digest(con, table, stored.facts["release"]) for table in tables]
+        return kept.KEPT.get(("released", *digests), made)
 
 
 class Answerer:
@@ -124,9 +166,15 @@ class Answerer:
 
     def judged(self, workload: Workload, confidence: float, *, is_new: bool = False) -> Judged:
         """Answers with how far each may be off. Questions that are `is_new` are checked as a release checks them."""
-        con, miss, total = self._session.cursor(), 1 - confidence, float(self.stored.facts["total"])
-        figures = store.figures_of(con, self.stored)
-        bounds = ErrorBounds(*store.bounds_of(con, self.stored), figures, miss, total)
+        return self._judged(workload, confidence, self._released(), is_new=is_new)
+
+    def _released(self) -> Released:
+        with legible(store.damaged(self.stored.name)):
+            return Released.of(self._session.cursor(), self.stored)
+
+    def _judged(self, workload: Workload, confidence: float, released: Released, *, is_new: bool) -> Judged:
+        miss, total = 1 - confidence, float(self.stored.facts["total"])
+        bounds = ErrorBounds(released.workload, released.bounds, released.figures, miss, total)
         bounded, count = bounds.bounded(), len(workload)
         # On classes that both the questions and the bounded queries distinguish.
         compiled = self.compile(Workload((*workload, *bounded)), is_new=is_new)
@@ -135,7 +183,7 @@ class Answerer:
             (query.linear, answer, bound)
             for query, (answer, _), bound in zip(compiled.queries[count:], sums[count:], bounded.values(), strict=True)
         ]
-        evidence = Evidence(self.stored.classes, store.read_measurements(con, self.stored), compiled)
+        evidence = Evidence(self.stored.classes, released.measurements, compiled)
         judge = Judge(evidence, miss, total, context)
         intervals = judge.intervals(queries, sums[:count], [bounds.within(query) for query in queries])
         answers = [interval.settled(divided(*pair)) for interval, pair in zip(intervals, sums[:count], strict=True)]
@@ -204,7 +252,19 @@ class Answerer:
         return [float(values[0]) for values in self.answers(compiled)]
 
     def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        judged = self.judged(workload, confidence, is_new=True)
+        """The rows of mwem_answer. Those of a question that was asked of the same content before are kept."""
+        released = self._released()
+
+        def made() -> tuple[list[dict[str, Any]], int]:
+            rows = list(self._rows(workload, confidence, released))
+            return rows, ROW_BYTES * (len(rows) + len(workload))
+
+        meaning = settings_of(self.settings), confidence
+        key = "rows", self.stored.number, released.number, meaning, workload.queries
+        return map(dict, kept.KEPT.get(key, made))
+
+    def _rows(self, workload: Workload, confidence: float, released: Released) -> Iterator[dict[str, Any]]:
+        judged = self._judged(workload, confidence, released, is_new=True)
         for query, values, intervals in zip(judged.queries, judged.answers, judged.intervals, strict=True):
             note = self._note(query)
             for cell, value, interval in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):

@@ -33,10 +33,7 @@ class Kept:
         self._most = most
         self._things: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._guard = threading.Lock()
-
-    @property
-    def size(self) -> int:
-        return sum(size for _, size in self._things.values())
+        self.size = 0
 
     def get(self, key: Hashable, make: Callable[[], tuple[Value, int]]) -> Value:
         """The thing of a key, made now if it is not here. Two threads may make it at once: both are the same."""
@@ -47,15 +44,17 @@ class Kept:
                 return value
         value, size = make()
         with self._guard:
-            if size <= self._most:
+            if size <= self._most and key not in self._things:
                 self._things[key] = value, size
+                self.size += size
             while self.size > self._most:
-                self._things.popitem(last=False)
+                self.size -= self._things.popitem(last=False)[1][1]
         return value
 
     def clear(self) -> None:
         with self._guard:
             self._things.clear()
+            self.size = 0
 
 
 KEPT = Kept()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
+from itertools import count
 from math import prod
 from typing import Any, TypeVar
 
@@ -77,6 +78,8 @@ class Stored:
     domain: Domain
     classes: dict[str, Classes]
     factors: pa.Table
+    number: int = field(default_factory=count().__next__)
+    """No other one ever has it."""
     _shapes: dict[Settings, Shapes] = field(default_factory=dict, repr=False)
 
     def state(self) -> State | Mixture:
@@ -92,7 +95,7 @@ class Stored:
     @cached_property
     def _state(self) -> State | Mixture:
         order = list(self.classes)
-        with legible(_damaged(self.name)):
+        with legible(damaged(self.name)):
             self._check_factors()
             if self.factors.column("state").to_pylist().count(0) == self.factors.num_rows:
                 return State.from_table(self.factors.drop_columns(["state"]), order)
@@ -201,7 +204,7 @@ def _insertion(table: str) -> str:
 
 def releases_of(con: duckdb.DuckDBPyConnection, name: Name, most: int | None = None) -> list[dict[str, Any]]:
     """All releases under an output name, or the newest, newest first; none where nothing was ever released."""
-    with legible(_damaged(name)):
+    with legible(damaged(name)):
         numbers = [
             int(row["release"]) for row in rows_if_any(con, name.database, "releases", _OF_NAMES)
             if [fold(row["schema_name"]), fold(row["table_name"])] == name.identity
@@ -220,7 +223,7 @@ _OF_NAMES = ("release", "schema_name", "table_name")
 """The columns by which a release is found. The others are large: what is not looked at need not be read."""
 
 
-def _damaged(name: Name) -> MwemError:
+def damaged(name: Name) -> MwemError:
     return refuse(
         TableError,
         "mwem",
@@ -253,7 +256,7 @@ def in_place_of_table(con: duckdb.DuckDBPyConnection, text: str, place: Place, f
 
 def withdrawal_of(con: duckdb.DuckDBPyConnection, name: Name, release: int) -> Withdrawal | None:
     """Who withdrew a release, if anybody did."""
-    with legible(_damaged(name)):
+    with legible(damaged(name)):
         for row in read_rows(con, name.database, "withdrawals"):
             if row["release"] == release:
                 check_types(row, "metadata.sql", "withdrawals")
@@ -307,7 +310,7 @@ def stored(con: duckdb.DuckDBPyConnection, name: Name, facts: Mapping[str, Any])
         classes = grid.from_json(domain, json.loads(facts["grid"]))
         return Stored(name=name, facts=facts, domain=domain, classes=classes, factors=factors)
 
-    with legible(_damaged(name)):
+    with legible(damaged(name)):
         texts = len(facts["domain"]) + len(facts["grid"])
         return kept.content(
             con,
@@ -330,27 +333,23 @@ def _content(
     size: Callable[[Value], int] | None = None,
 ) -> Value:
     """What is made of the rows that a table has of a release."""
-    with legible(_damaged(release.name)):
+    with legible(damaged(release.name)):
         return kept.content(con, _table(release.name, table), release.facts["release"], made, order=order, size=size)
 
 
 def measurements_of(con: duckdb.DuckDBPyConnection, release: Stored) -> pa.Table:
     """What was measured, as it is stored."""
-    with legible(_damaged(release.name)):
+    with legible(damaged(release.name)):
         return kept.rows(con, _table(release.name, "measurements"), release.facts["release"], ("step",))
 
 
-def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> list[Measurement]:
+def read_measurements(con: duckdb.DuckDBPyConnection, release: Stored) -> Sequence[Measurement]:
     """What was measured, in the order of the steps, on the stored classes."""
+    return _content(con, release, "measurements", lambda rows: decode(rows.to_pylist()), order=("step",), size=size_of)
 
-    def size(measurements: Iterable[Measurement]) -> int:
-        return sum(
-            each.values.nbytes + sum(block.labels.nbytes for block in each.query.blocks) for each in measurements
-        )
 
-    return list(
-        _content(con, release, "measurements", lambda rows: decode(rows.to_pylist()), order=("step",), size=size)
-    )
+def size_of(measurements: Iterable[Measurement]) -> int:
+    return sum(each.values.nbytes + sum(block.labels.nbytes for block in each.query.blocks) for each in measurements)
 
 
 def workload_of(con: duckdb.DuckDBPyConnection, release: Stored) -> Workload:
@@ -367,7 +366,7 @@ def _workload(rows: pa.Table) -> Workload:
 def bounds_of(con: duckdb.DuckDBPyConnection, release: Stored) -> tuple[Workload, pa.Table]:
     """What a release was made for, and what is said of each query of that."""
     workload, rows = workload_of(con, release), _content(con, release, "bounds", lambda rows: rows)
-    with legible(_damaged(release.name)):
+    with legible(damaged(release.name)):
         if rows.num_rows != len(workload):
             raise ValueError("not one row for each query")
         return workload, rows
@@ -413,9 +412,9 @@ def encode(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
+def decode(rows: Iterable[Mapping[str, Any]]) -> tuple[Measurement, ...]:
     """The measurements of a release, from its rows in the order of their steps."""
-    return [
+    return tuple(
         Measurement(
             values=np.array(row["values"], dtype=np.int64),
             kind=KINDS[row["noise"]],
@@ -426,7 +425,7 @@ def decode(rows: Iterable[Mapping[str, Any]]) -> list[Measurement]:
             name=row["name"],
         )
         for row in rows
-    ]
+    )
 
 
 def _encode_block(block: Block) -> dict[str, Any]:

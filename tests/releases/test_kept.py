@@ -14,7 +14,9 @@ import mwem_sql
 from mwem_sql.compile import pipeline, read
 from mwem_sql.errors import MwemError
 from mwem_sql.platform.catalog import Name, Place
+from mwem_sql.platform.session import Session
 from mwem_sql.releases import kept, store
+from mwem_sql.releases.answer import Answerer, answerer
 from mwem_sql.releases.kept import Kept
 from mwem_sql.workload import Workload
 
@@ -180,6 +182,33 @@ def test_a_setting_is_part_of_what_a_question_means(con: Connection, name: str) 
     fresh = under_both()
     assert fresh == warm
     assert name != "integer_division" or fresh[0] != fresh[1]
+
+
+def test_a_question_that_was_asked_is_not_worked_out_again(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same confidence and settings, of the same content."""
+    released(con)
+    made: list[object] = []
+    rows = Answerer._rows
+    monkeypatch.setattr(Answerer, "_rows", lambda *given: made.append(given) or rows(*given))
+
+    def ask(confidence: float = 0.95) -> list[dict[str, object]]:
+        return mwem_sql.answer(con, "people_synthetic", "workload", confidence=confidence).to_pylist()
+
+    first = ask()
+    assert ask() == first and len(made) == 1
+    assert ask(confidence=0.5) != first and len(made) == 2
+    con.execute("SET integer_division = true")
+    assert ask() == first and len(made) == 3
+    con.execute("RESET integer_division")
+    ready = answerer(Session.of(con), "people_synthetic", "mwem_answer")
+    for row in ready.rows(ready.workload()):
+        row["answer"] = None  # a caller's own
+    assert ask() == first
+    mwem_sql.release(con, "people", "workload", 1, rounds=2, seed=7, version="next")
+    after, before = ask(), len(made)
+    assert after != first
+    kept.KEPT.clear()
+    assert ask() == after and len(made) == before + 1
 
 
 def test_shapes_are_checked_once_under_each_setting(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
