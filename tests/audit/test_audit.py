@@ -337,7 +337,7 @@ class Neighbours:
             plan = release.make_plan(self.session, request)
             noise = release.OpenDPNoise()
             found.append(
-                [release._run(self.session, request, plan, lambda _: lambda: None, noise) for _ in range(trials)]
+                [release._run(self.session, request, plan, lambda _: lambda: None, Draws(noise)) for _ in range(trials)]
             )
         return found
 

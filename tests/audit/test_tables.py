@@ -18,6 +18,8 @@ from audit.test_audit import EPSILON, WHOLE_SURE, Bounds
 from conftest import Connection, Open
 
 from mwem_sql.kernel.accountant import Accountant, AccountingError
+from mwem_sql.kernel.draws import Draws
+from mwem_sql.kernel.noise import OpenDPNoise
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import levels, tables
@@ -68,9 +70,8 @@ def outcomes(con: Connection, request: TablesRequest, tree: TreePlan, trials: in
         patch.setattr(tables, "run_loop", noted)
         for _ in range(trials):
             seen.append([])
-            tables._run_and_store(
-                Session.of(con), request, tree, SimpleNamespace(account=None), outputs=[None] * 2, marks={}
-            )  # type: ignore[arg-type]
+            entry = SimpleNamespace(receipt=SimpleNamespace(account=None), draws=Draws(OpenDPNoise()))
+            tables._run_and_store(Session.of(con), request, tree, entry, outputs=[None] * 2, marks={})  # type: ignore[arg-type]
     return seen
 
 

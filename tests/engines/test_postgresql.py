@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from interruptions import interrupted
 from servers import MISSING, superuser
 
 import mwem_sql
@@ -275,8 +276,9 @@ def test_an_adbc_connection_is_a_source(con: duckdb.DuckDBPyConnection, postgres
 
 
 def fails(
-    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], sentence: str
-) -> None:
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], sentence: str,
+    repair: Callable[[], object] = lambda: None,
+) -> None:  # fmt: skip
     """Have something happen just before the first scan of a release, and see what is left of it."""
     run, reads = TransactionSnapshot.run, []
 
@@ -295,8 +297,14 @@ def fails(
         (0,)
     ]
     monkeypatch.undo()
-    with pytest.raises(duckdb.Error, match=r"was charged .* and did not come to its end|may not be read by this role"):
-        con.execute("CALL mwem_release('w.s.people', workload, 1, rows := 5)")
+    goes_on(con, repair)
+
+
+def goes_on(con: duckdb.DuckDBPyConnection, repair: Callable[[], object] = lambda: None) -> None:
+    """The same call, for the same debit."""
+    repair()
+    con.execute("CALL mwem_release('w.s.people', workload, 1, rows := 5)").fetchall()
+    assert statuses(con) == [("people", 1.0, "done")]
 
 
 WITHHELD = "engine: the private table could not be read. Hint: the cause is withheld"
@@ -330,7 +338,27 @@ def test_a_statement_that_takes_too_long(
 def test_a_right_that_was_taken_back(
     con: duckdb.DuckDBPyConnection, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fails(con, monkeypatch, lambda: admin.execute("REVOKE SELECT ON s.people FROM reader"), WITHHELD)
+    fails(
+        con, monkeypatch, lambda: admin.execute("REVOKE SELECT ON s.people FROM reader"), WITHHELD,
+        lambda: admin.execute("GRANT SELECT ON s.people TO reader"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_release_goes_on_from_its_draws(con: duckdb.DuckDBPyConnection, admin: Any, *, stored: bool) -> None:
+    """Of rows that were written in between, too, but not of another definition."""
+    ask = "CALL mwem_release('w.s.people', workload, 1, rows := 5)"
+    with interrupted(2, stored=stored), pytest.raises((duckdb.Error, KeyboardInterrupt)):
+        con.execute(ask)
+    ((drawn,),) = con.execute("SELECT count(*) FROM mwem.draws").fetchall()
+    assert drawn == 2 + stored
+    admin.execute("ALTER TABLE s.people ADD COLUMN more integer")
+    with pytest.raises(duckdb.Error, match="has stored is of another step"):
+        con.execute(ask)
+    admin.execute("ALTER TABLE s.people DROP COLUMN more")
+    admin.execute("INSERT INTO s.people (age, sex, mark) VALUES (1, 'F', 1)")
+    goes_on(con)
+    assert con.execute("FROM mwem.draws").fetchall() == []
 
 
 def test_a_schema_that_changed_between_charge_and_scan(
@@ -350,6 +378,8 @@ def test_a_schema_that_changed_between_charge_and_scan(
     with pytest.raises(duckdb.Error, match="the private table or its files were replaced or written to"):
         con.execute("CALL mwem_release('w.s.people', workload, 1, rows := 5)")
     assert statuses(con) == [("people", 1.0, "failed")]
+    monkeypatch.undo()
+    goes_on(con)
 
 
 def test_a_call_can_be_stopped(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,6 +349,7 @@ def main(what: str, number: str = "0", only: str = "") -> dict[str, dict[str, in
             # Of all that are killed at random, each has its part.
             share = -(-int(number) // len(names)) if what == "random" else int(number)
             found[label] = tried(Path(name), RELEASES[label], what, share)
+        print(label, found[label], file=sys.stderr, flush=True)
     return found
 
 

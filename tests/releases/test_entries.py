@@ -71,8 +71,13 @@ def made(connect: Open) -> Callable[[], Connection]:
     return make
 
 
-@pytest.mark.parametrize("name", RELEASES)
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        *((name, False) for name in ("rounds", "discovered", "tables")),
+        *(pytest.param(name, True, marks=pytest.mark.thorough) for name in RELEASES),
+    ],
+)
 def test_it_goes_on_from_every_draw(made: Callable[[], Connection], name: str, *, every: bool) -> None:
     """Interrupted before a draw is stored, and then right after that, it is the release that it would have been."""
     release = RELEASES[name]
@@ -82,7 +87,7 @@ def test_it_goes_on_from_every_draw(made: Callable[[], Connection], name: str, *
             release(whole)
         wanted, many = everything(whole), count[0]
         assert many >= 3
-        for draw in range(many) if every else {many // 2, many - 1}:
+        for draw in range(many) if every else [many // 2]:
             con = made()
             for stored in (False, True):
                 with interrupted(draw, stored=stored), pytest.raises(KeyboardInterrupt):
@@ -262,7 +267,7 @@ from test_entries import RELEASES
 import mwem_sql
 con = mwem_sql.connect(sys.argv[1])
 with repeated():
-    for name in ("rounds", "discovered", "tables"):
+    for name in ("rounds", "tables"):
         with interrupted(int(sys.argv[2]), stored=True):
             try:
                 RELEASES[name](con)
@@ -286,4 +291,4 @@ def test_another_process_goes_on(tmp_path: Path, connect: Open) -> None:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert "['done']" in done.stdout, done.stdout
-    assert json.loads(done.stdout.split("(")[1].split("]")[0] + "]") == [1.0] * 3
+    assert json.loads(done.stdout.split("(")[1].split("]")[0] + "]") == [1.0] * 2
