@@ -20,8 +20,8 @@ from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import transaction
 from mwem_sql.server.statements import SERVER
 
-SCHEMA = "mwem_server"
-_OWNERS = exp.table_("owners", db=SCHEMA, quoted=True)
+OWNERS_SCHEMA = "mwem_server"
+_OWNERS = exp.table_("owners", db=OWNERS_SCHEMA, quoted=True)
 _ENDINGS = ("", "_synthetic", "_domain", "_rules", "_known")
 
 
@@ -34,7 +34,7 @@ class Owners:
         """`reserved` are the names of private tables; `most` is how many tables a user may have."""
         self._public, self._reserved, self._most, self._lock = public, reserved, most, threading.Lock()
         con = public()
-        con.execute(f"CREATE SCHEMA IF NOT EXISTS {exp.to_identifier(SCHEMA, quoted=True).sql('duckdb')}")
+        con.execute(f"CREATE OWNERS_SCHEMA IF NOT EXISTS {exp.to_identifier(OWNERS_SCHEMA, quoted=True).sql('duckdb')}")
         columns = "table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL"
         con.execute(f"CREATE TABLE IF NOT EXISTS {_OWNERS.sql('duckdb')} ({columns})")
         rows = con.execute(exp.select("*").from_(_OWNERS).sql("duckdb")).fetchall()
