@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 
 import duckdb
@@ -36,6 +36,7 @@ class Session:
     fresh: Callable[[], duckdb.DuckDBPyConnection]
     place: Place
     settings: Mapping[str, object]
+    _: KW_ONLY
     inside: Session | None = None
     user: str | None = None
 

@@ -30,9 +30,9 @@ from mwem_sql.platform.seats import Seat
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import ddl
 from mwem_sql.server import published
-from mwem_sql.server.limits import Limits, Slots
+from mwem_sql.server.limits import ServerLimits, Slots
 from mwem_sql.server.owners import Owners
-from mwem_sql.server.statements import FILL, RESULTS, SERVER, Reader, Statement, created, for_curators
+from mwem_sql.server.statements import FILL, RESULTS, SERVER, ClientStatement, StatementReader, created, for_curators
 from mwem_sql.server.users import User, Users
 from mwem_sql.surface.spec import FUNCTIONS
 
@@ -63,14 +63,16 @@ class Gate:
         inside: Session,
         database: str,
         users: Users,
-        limits: Limits,
+        limits: ServerLimits,
         private_tables: Callable[[], list[str]],
         active: Callable[[], set[str]],
+        keep_seconds: float = KEEP_SECONDS,
     ) -> None:
         """`active` are the ids of the connections that Quack has."""
+        self._keep_seconds = keep_seconds
         self._public, self._inside, self._database = public, inside, database
         self._users, self._limits, self._active = users, limits, active
-        self._reader = Reader(database)
+        self._reader = StatementReader(database)
         self._owners = Owners(public, private_tables, limits.tables_per_user)
         self._releases = Slots(limits.releases_at_once)
         self._statements = Slots(10**6)
@@ -145,7 +147,7 @@ class Gate:
         """Let private tables' names answer from their releases."""
         published.refresh(self._public(), self._database)
 
-    def _run(self, here: Connection, statement: Statement) -> str:
+    def _run(self, here: Connection, statement: ClientStatement) -> str:
         self._drop(here)
         user = here.user.name
         if statement.target is not None:
@@ -162,7 +164,7 @@ class Gate:
             here.result = self._computed(cursor, statement)
         return exp.select("*").from_(_result(here.result).tree()).sql("duckdb")
 
-    def _dropped(self, statement: Statement, user: str) -> str:
+    def _dropped(self, statement: ClientStatement, user: str) -> str:
         """A table is dropped at once, so that its name is free: on a connection of ours."""
         cursor = self._public()
         with self._timed(cursor):
@@ -171,7 +173,7 @@ class Gate:
         self._owners.release(statement.target, user)
         return _nothing()
 
-    def _computed(self, cursor: duckdb.DuckDBPyConnection, statement: Statement) -> str:
+    def _computed(self, cursor: duckdb.DuckDBPyConnection, statement: ClientStatement) -> str:
         """Run a statement, and keep its result; the name of the table that it is in."""
         name = f"r_{secrets.token_hex(16)}"
         with self._lock:
@@ -222,7 +224,7 @@ class Gate:
 
     def _drop(self, here: Connection) -> None:
         """The last result of a connection, and those that nobody fetched. Who reads one keeps reading it."""
-        late = time.monotonic() - KEEP_SECONDS
+        late = time.monotonic() - self._keep_seconds
         with self._lock:
             names = {name for name, moment in self._results.items() if moment < late}
             if here.result in self._results:

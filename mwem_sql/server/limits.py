@@ -14,7 +14,7 @@ from mwem_sql.errors import OptionError, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """All limits. A command line's options have these names, with dashes."""
 
     memory: str = "2GB"

@@ -20,8 +20,11 @@ from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import transaction
 from mwem_sql.server.statements import SERVER
 
-SCHEMA = "mwem_server"
-_OWNERS = exp.table_("owners", db=SCHEMA, quoted=True)
+OWNERS_SCHEMA = "mwem_server"
+_OWNERS = exp.table_("owners", db=OWNERS_SCHEMA, quoted=True)
+_TABLE = """
+    CREATE SCHEMA IF NOT EXISTS mwem_server;
+    CREATE TABLE IF NOT EXISTS mwem_server.owners (table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL)"""
 _ENDINGS = ("", "_synthetic", "_domain", "_rules", "_known")
 
 
@@ -34,9 +37,7 @@ class Owners:
         """`reserved` are the names of private tables; `most` is how many tables a user may have."""
         self._public, self._reserved, self._most, self._lock = public, reserved, most, threading.Lock()
         con = public()
-        con.execute(f"CREATE SCHEMA IF NOT EXISTS {exp.to_identifier(SCHEMA, quoted=True).sql('duckdb')}")
-        columns = "table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL"
-        con.execute(f"CREATE TABLE IF NOT EXISTS {_OWNERS.sql('duckdb')} ({columns})")
+        con.execute(_TABLE)
         rows = con.execute(exp.select("*").from_(_OWNERS).sql("duckdb")).fetchall()
         self._owners: dict[str, str] = dict(rows)
         for table, user in rows:  # those that were never made, or dropped by the curator

@@ -26,7 +26,7 @@ from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.sandbox import set_statement
 from mwem_sql.platform.session import Session, cursors, instance
 from mwem_sql.server.gate import Gate
-from mwem_sql.server.limits import Limits
+from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.statements import RESULTS
 from mwem_sql.server.users import Users
 from mwem_sql.surface.register import register
@@ -49,7 +49,7 @@ class Server:
 
     def __init__(
         self, private: duckdb.DuckDBPyConnection, public: duckdb.DuckDBPyConnection, gate: Gate, users: Users,
-        *, listen: str, setup: str, limits: Limits,
+        *, listen: str, setup: str, limits: ServerLimits,
     ) -> None:  # fmt: skip
         self.private, self.public, self.listen = private, public, listen
         self._gate, self._users, self._setup, self._limits = gate, users, setup, limits
@@ -96,19 +96,19 @@ class Server:
 
 def serve(
     private: str | Path, public: str | Path, users: str | Path, *, listen: str = LISTEN, setup: str = "",
-    limits: Limits | None = None, allow_other_hosts: bool = False, **more: Any,
+    limits: ServerLimits | None = None, allow_other_hosts: bool = False, **more: Any,
 ) -> Server:  # fmt: skip
     """Serve releases of a private database's tables to users with tokens, over DuckDB's protocol Quack.
 
     `private` and `public` are DuckDB files; `setup` is SQL that runs on the private side, at the start and at each
-    reload: caps, sources. `limits` are a `Limits`, or its fields as keywords. Only this machine can connect unless
-    `allow_other_hosts`: others come through a proxy that speaks TLS.
+    reload: caps, sources. `limits` are a `ServerLimits`, or its fields as keywords. Only this machine can connect
+    unless `allow_other_hosts`: others come through a proxy that speaks TLS.
     """
-    limits = limits or Limits(**more)
+    limits = limits or ServerLimits(**more)
     if Path(private).resolve() == Path(public).resolve():
         what = f"public ({str(public)!r}) is the private file itself"
         raise refuse(OptionError, "serve", what, "name another file: it is made if it is not there")
-    known = Users.of(users)
+    file = Users.of(users)
     inner = register(duckdb.connect(str(private)))
     try:
         outer = _public(public, limits)
@@ -120,12 +120,12 @@ def serve(
         public_cursors = cursors(outer.cursor())  # calls make theirs of the other
         assert key is not None
         gate = Gate(
-            public=public_cursors, inside=inside, database=Session.of(outer).place.database, users=known, limits=limits,
+            public=public_cursors, inside=inside, database=Session.of(outer).place.database, users=file, limits=limits,
             private_tables=lambda: _tables(inside), active=lambda: _active(public_cursors()),
         )  # fmt: skip
         seats.serve(key)
         _define(outer, gate)
-        server = Server(inner, outer, gate, known, listen=listen, setup=setup, limits=limits)
+        server = Server(inner, outer, gate, file, listen=listen, setup=setup, limits=limits)
         server._set_up()  # noqa: SLF001
         gate.publish()
         outer.execute(
@@ -142,7 +142,7 @@ def serve(
     return server
 
 
-def _public(path: str | Path, limits: Limits) -> duckdb.DuckDBPyConnection:
+def _public(path: str | Path, limits: ServerLimits) -> duckdb.DuckDBPyConnection:
     """The public instance, with Quack, and with a hidden place for results."""
     con = duckdb.connect(str(path), config={"memory_limit": limits.memory, "threads": limits.threads})
     try:

@@ -62,7 +62,7 @@ _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|(\w+)')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statement:
+class ClientStatement:
     """A statement that may run. `text` is all of it, but for a CREATE TABLE AS only the SELECT.
 
     `target` is the table of `main` that it writes, `calls` the functions of ours in it. `replaces`: CREATE OR REPLACE.
@@ -75,11 +75,11 @@ class Statement:
     calls: frozenset[str] = frozenset()
 
 
-class Reader:
+class StatementReader:
     """Reads statements with an instance of its own, in which there is nothing."""
 
-    def __init__(self, database: str) -> None:
-        self._database = database
+    def __init__(self, database: str, seconds: float = PARSE_SECONDS) -> None:
+        self._database, self._seconds = database, seconds
         self._con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": "", "memory_limit": "512MB"})
         self._con.execute(
             """SET enable_external_access = false; SET autoload_known_extensions = false;
@@ -91,7 +91,7 @@ class Reader:
     def close(self) -> None:
         self._con.close()
 
-    def read(self, text: str) -> Statement:
+    def read(self, text: str) -> ClientStatement:
         """What a text is; refused if it is no statement that an analyst may run."""
         if len(text) > LONGEST:
             what = f"the statement has {len(text):,} characters, more than {LONGEST:,}"
@@ -115,7 +115,7 @@ class Reader:
             head.expect("EXPLAIN")
             head.skips("ANALYZE")
             inner = self._select(con, head.rest)
-            return Statement(kind="explain", text=text, calls=inner.calls)
+            return ClientStatement(kind="explain", text=text, calls=inner.calls)
         if kind == "TRANSACTION":
             return self._transaction(head)
         if kind == "CREATE":
@@ -128,7 +128,7 @@ class Reader:
             return self._drop(head)
         raise _refused(kind)
 
-    def _select(self, con: duckdb.DuckDBPyConnection, text: str) -> Statement:
+    def _select(self, con: duckdb.DuckDBPyConnection, text: str) -> ClientStatement:
         """A SELECT whose functions are all on the list."""
         rows = con.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
         tree = json.loads(rows[0][0])
@@ -137,18 +137,18 @@ class Reader:
         calls = frozenset(_check(tree["statements"][0]))
         node = tree["statements"][0]["node"]
         is_show = (node.get("from_table") or {}).get("type") == "SHOW_REF"
-        return Statement(kind="show" if is_show else "query", text=text, calls=calls)
+        return ClientStatement(kind="show" if is_show else "query", text=text, calls=calls)
 
-    def _transaction(self, head: _Head) -> Statement:
+    def _transaction(self, head: _Head) -> ClientStatement:
         word = head.word()
         head.skips("TRANSACTION")
         if word not in {"BEGIN", "COMMIT", "ROLLBACK", "START", "ABORT", "END"} or head.rest.strip(" ;\n\t"):
             raise _refused("TRANSACTION")
-        return Statement(
+        return ClientStatement(
             kind="transaction", text={"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}.get(word, word)
         )
 
-    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
+    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head) -> ClientStatement:
         head.expect("CREATE")
         replaces = head.skips("OR") and head.expect("REPLACE")
         kind = head.word()
@@ -168,19 +168,19 @@ class Reader:
                 what = f"view ({target!r}) calls {min(select.calls)}"
                 raise refuse(OptionError, SERVER, what, "make a table of its result: CREATE TABLE ... AS")
             made: _Kind = "view" if kind == "VIEW" else "table"
-            return Statement(kind=made, text=head.rest, target=target, replaces=replaces, calls=select.calls)
+            return ClientStatement(kind=made, text=head.rest, target=target, replaces=replaces, calls=select.calls)
         if kind == "VIEW":
             raise refuse(OptionError, SERVER, "a view's columns cannot be named here", "CREATE VIEW name AS SELECT ...")
-        return Statement(kind="columns", text=self._columns(head.rest, target, replaces=replaces), target=target)
+        return ClientStatement(kind="columns", text=self._columns(head.rest, target, replaces=replaces), target=target)
 
     def _columns(self, rest: str, target: str, *, replaces: bool) -> str:
         """A CREATE TABLE with the columns that DuckDB makes of what follows its name. Defaults are left out."""
         with self._lock, duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "128MB"}) as con:
             con.execute("SET python_enable_replacements = false; SET enable_external_access = false")
-            timer = threading.Timer(PARSE_SECONDS, con.interrupt)
+            timer = threading.Timer(self._seconds, con.interrupt)
             timer.start()
             try:
-                con.execute("\n".join(("CREATE TABLE made", rest)))
+                con.execute(created("TABLE", f"made {rest}"))
                 rows = con.execute(
                     "SELECT column_name, data_type, is_nullable FROM duckdb_columns() WHERE NOT internal"
                 ).fetchall()
@@ -194,19 +194,21 @@ class Reader:
         )
         return created("TABLE", f"{_main(target)} ({columns})", replaces=replaces)
 
-    def _insert(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> Statement:
+    def _insert(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> ClientStatement:
         head.expect("INSERT")
         head.expect("INTO")
         target = self._target(head)
         if FILL.fullmatch(text):
-            return Statement(kind="insert", text="", target=target)
+            return ClientStatement(kind="insert", text="", target=target)
         into = _main(target)
         if head.next() == "(" and head.names_follow():
             into = f"{into} ({', '.join(exp.to_identifier(name, quoted=True).sql('duckdb') for name in head.names())})"
         select = self._select(con, head.rest)
-        return Statement(kind="insert", text=f"INSERT INTO {into}\n{head.rest}", target=target, calls=select.calls)
+        return ClientStatement(
+            kind="insert", text=f"INSERT INTO {into}\n{head.rest}", target=target, calls=select.calls
+        )
 
-    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
+    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head) -> ClientStatement:
         head.expect("DELETE")
         head.expect("FROM")
         target = self._target(head)
@@ -215,9 +217,9 @@ class Reader:
             raise refuse(OptionError, SERVER, "DELETE takes a condition and nothing else", "DELETE FROM t WHERE ...")
         select = self._select(con, f"FROM {_main(target)}\n{rest}")
         delete = "\n".join((exp.delete(exp.table_(target, db="main", quoted=True)).sql("duckdb"), rest))
-        return Statement(kind="delete", text=delete, target=target, calls=select.calls)
+        return ClientStatement(kind="delete", text=delete, target=target, calls=select.calls)
 
-    def _drop(self, head: _Head) -> Statement:
+    def _drop(self, head: _Head) -> ClientStatement:
         head.expect("DROP")
         kind = head.word()
         if kind not in {"TABLE", "VIEW"}:
@@ -226,7 +228,7 @@ class Reader:
         target = self._target(head)
         if head.rest.strip(" ;\n\t"):
             raise refuse(OptionError, SERVER, "DROP takes one name and nothing else", "DROP TABLE name")
-        return Statement(
+        return ClientStatement(
             kind="drop", text=f"DROP {kind} {'IF EXISTS ' if exists else ''}{_main(target)}", target=target
         )
 
