@@ -153,6 +153,10 @@ def _check_of(session: Session, request: Request, plan: Plan, ledger: Ledger, re
 
     def check(snapshot: Snapshot) -> execution.Fingerprint:
         con = snapshot.home or session.private.cursor()
+        with catalog.read_once(con):
+            return checked(con, snapshot)
+
+    def checked(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> execution.Fingerprint:
         relation = relations.describe(con, request.table, session.private.place, RELEASE, snapshot, unit=request.unit)
         there = replace(ledger, identity=identity_of(relation, catalog.databases(con))).at(con)
         planned = _unit_column(plan.relation, request) or charge.unit_id  # the debit may have marked it
