@@ -84,8 +84,9 @@ DOMAIN_COLUMNS = {
 STORED = """\
 ## What is stored
 
-In the schema `mwem` of the output's database. All of it but `mwem.ledger`, `mwem.budgets`, `mwem.journal` and
-`mwem.journal_head` may be published with the output; those four are beside the private table and are the curator's.
+In the schema `mwem` of the output's database. All of it but `mwem.ledger`, `mwem.budgets`, `mwem.journal`,
+`mwem.journal_head` and `mwem.draws` may be published with the output; those five are beside the private table and are
+the curator's.
 """
 _TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE IF NOT EXISTS (\w+) \(\n(.*?)^\);", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^ {4}\"?([a-z_]+)\"? ([A-Z]+(?:\([^\n]*\))?(?:\[\])?)[^\n]*?(?:-- ([^\n]*))?$", re.MULTILINE)

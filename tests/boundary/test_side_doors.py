@@ -141,6 +141,7 @@ def test_nothing_is_left_behind(private: Connection) -> None:
     names = {
         "bounds",
         "certificates",
+        "draws",
         "factors",
         "journal",
         "journal_head",
@@ -152,6 +153,7 @@ def test_nothing_is_left_behind(private: Connection) -> None:
         "workloads",
     }
     assert {name for _, _, name in after} == names
+    assert private.execute("FROM mwem.draws").fetchall() == []
     assert private.execute("SELECT count(*) FROM duckdb_temporary_files()").fetchall() == [(0,)]
     views = private.execute("SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1")
     assert views.fetchall() == [("mwem.budgets",), ("mwem.ledger",)]
