@@ -260,7 +260,7 @@ class Answerer:
             return rows, ROW_BYTES * (len(rows) + len(workload))
 
         meaning = settings_of(self.settings), confidence
-        key = "rows", self.stored.number, released.number, meaning, workload.queries
+        key = "rows", self.stored.number, released.number, meaning, tuple(workload)
         return map(dict, kept.KEPT.get(key, made))
 
     def _rows(self, workload: Workload, confidence: float, released: Released) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import kept, store
 from mwem_sql.releases.answer import Answerer, answerer
 from mwem_sql.releases.kept import Kept
-from mwem_sql.workload import Workload
+from mwem_sql.workload import Query, Workload
 
 HERE = Place("memory", "main")
 
@@ -188,6 +188,8 @@ def test_a_question_that_was_asked_is_not_worked_out_again(con: Connection, monk
     """With the same confidence and settings, of the same content."""
     released(con)
     made: list[object] = []
+    queries = [Query("age < 40"), Query(group_by=("sex",))]
+    assert mwem_sql.answer(con, "people_synthetic", Workload(queries)).num_rows == 3  # whatever holds the questions
     rows = Answerer._rows
     monkeypatch.setattr(Answerer, "_rows", lambda *given: made.append(given) or rows(*given))
 
