@@ -37,8 +37,8 @@ _AUTHENTICATE, _AUTHORIZE = "_mwem_authenticate", "_mwem_authorize"
 ATTACH_HIDDEN = "ATTACH ':memory:' AS {} (HIDDEN)"
 """How a database is attached that no list of databases or tables shows."""
 _LOCKED = {
-    "autoload_known_extensions": False, "autoinstall_known_extensions": False, "python_enable_replacements": False,
-    "enable_external_access": False, "lock_configuration": True,
+    "autoload_known_extensions": False, "autoinstall_known_extensions": False, "enable_external_access": False,
+    "lock_configuration": True,
 }  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
@@ -144,7 +144,11 @@ def serve(
 
 def _public(path: str | Path, limits: ServerLimits) -> duckdb.DuckDBPyConnection:
     """The public instance, with Quack, and with a hidden place for results."""
-    con = duckdb.connect(str(path), config={"memory_limit": limits.memory, "threads": limits.threads})
+    # Replacements are a setting of each connection: one that is given here is that of all.
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": limits.memory, "threads": limits.threads, "python_enable_replacements": "false",
+    }  # fmt: skip
+    con = duckdb.connect(str(path), config=config)
     try:
         for extension in EXTENSIONS:
             _load(con, extension)

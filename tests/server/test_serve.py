@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,14 +32,23 @@ def quack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return commands(tmp_path_factory.mktemp("environment"))
 
 
-@pytest.fixture
-def prepared(quack: Path, tmp_path: Path) -> Iterator[Served]:
-    """A folder with all that a server needs; it is not started yet."""
-    here = Served(quack, tmp_path)
+@pytest.fixture(scope="session")
+def made(quack: Path, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """All that a server needs, made once."""
+    here = Served(quack, tmp_path_factory.mktemp("made"))
     here.sql("private.duckdb", PRIVATE)
-    (tmp_path / "setup.sql").write_text("CALL mwem_budget('census', 3.0); CALL mwem_budget(NULL, 2.0, user := 'bert')")
     for name in ("anna", "bert"):
         here.user(name)
+    setup = "CALL mwem_budget('census', 3.0); CALL mwem_budget(NULL, 2.0, user := 'bert')"
+    (here.folder / "setup.sql").write_text(setup)
+    return here
+
+
+@pytest.fixture
+def prepared(made: Served, tmp_path: Path) -> Iterator[Served]:
+    """A copy of it, in a folder of its own; it is not started yet."""
+    shutil.copytree(made.folder, tmp_path / "served")
+    here = Served(made.bin, tmp_path / "served", tokens=dict(made.tokens))
     yield here
     if hasattr(here, "process"):
         here.stop()
@@ -200,6 +210,36 @@ def test_a_health_check_says_whether_it_answers(served: Served) -> None:
     assert served.stop() == 0
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "does not answer" in done.stderr
+
+
+IN_PYTHON = """
+import sys, mwem_sql
+files = 'private.duckdb', 'published.duckdb', 'users.toml'
+with mwem_sql.serve(*files, listen=sys.argv[1], statement_seconds=9) as server:
+    con = server.public.cursor()
+    settings = "('enable_external_access', 'lock_configuration', 'python_enable_replacements', 'temp_directory')"
+    print(dict(con.execute(f"SELECT name, value FROM duckdb_settings() WHERE name IN {settings}").fetchall()))
+    print(server.users, server.private.execute("FROM duckdb_tables()").fetchall() != [])
+    server.private.execute("CALL mwem_budget('census', 5)")
+    server.reload("CALL mwem_budget('census', 4)")
+    print([row["epsilon"] for row in mwem_sql.budget(server.private, 'census', 4).to_pylist()])
+    try:
+        con.execute("FROM mwem_ledger()")
+    except Exception as error:
+        print(error)
+server.stop()
+"""
+
+
+def test_a_curator_serves_from_python(prepared: Served) -> None:
+    listen = f"quack:localhost:{prepared.port}"
+    lines = run(prepared.bin / "python", "-c", IN_PYTHON, listen, cwd=prepared.folder).splitlines()
+    assert eval(lines[0]) == {
+        "enable_external_access": "false", "lock_configuration": "true", "python_enable_replacements": "false",
+        "temp_directory": "",
+    }  # fmt: skip
+    assert lines[1:3] == ["['anna', 'bert'] True", "[4.0]"]
+    assert "the call has no seat" in lines[3]
 
 
 def test_systemd_is_told_when_it_is_ready(prepared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
