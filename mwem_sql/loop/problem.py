@@ -5,7 +5,7 @@ Public or released, all of it. Decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -19,6 +19,7 @@ from mwem_sql.algebra.totals import Totals
 from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
+from mwem_sql.model.fit import Target
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.parents import Parents
 from mwem_sql.model.projection import project
@@ -100,11 +101,6 @@ class Problem:
             state.partitions.most = None
         return state
 
-    def settle(self, state: State) -> None:
-        """Let a state that is fitted say of the parents what their rows say."""
-        if self.parents is not None:
-            self.parents.agree(state, self.max_cells)
-
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
     ) -> list[Planned]:
@@ -174,9 +170,11 @@ class Outcome:
     kinds: Mapping[str, Labels] = field(default_factory=dict)
     """As `kinds_of`: of attributes whose groups are larger than what was measured."""
     certificate: Sequence[Figure] = ()
-    bounds: Floats | None = None
-    """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its
-    bound."""
+    targets: Sequence[Target] = ()
+    """What the state was fitted to."""
+    bounds: Callable[[State | Mixture], Floats | None] | None = None
+    """Of a state, by query of the problem, a bound of its error from selections: of the sum over its cells, in parts of
+    its bound. To be called once, with the last state."""
     units: NoisyValues | None = None
     """How many units have as many rows as are used, and how many have more."""
 
