@@ -42,8 +42,9 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
-    `start` is what the run begins with; None for the even distribution. `parents` is what the tables above say, which
-    the run begins with and ends with; None for a table without any. `totals` are public counts that every state agrees
+    `start` is what the run begins with; None for the even distribution. A problem that `is_below` others is about rows
+    that lead to rows of their tables: `parents` is what these say, and what its run begins with.
+ `totals` are public counts that every state agrees
     with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
     by number).
     """
@@ -64,6 +65,7 @@ class Problem:
     totals: Totals = field(default_factory=Totals)
     public_counts: Sequence[Measurement] = ()
     determined: Sequence[int] = ()
+    is_below: bool = False
     parents: Parents | None = None
 
     def __post_init__(self) -> None:
@@ -106,7 +108,7 @@ class Problem:
     ) -> list[Planned]:
         """The whole plan, in the order in which it is measured, around what is measured `ahead` of rounds.
 
-        Without rounds, all that is measured says what the total is.
+        Without rounds, all that is measured says what the total is; before it is, the rows above say it, if there are any.
         """
         total = Planned(purpose="total", number=len(self.kernel_queries) - 1)
         details = [
@@ -114,7 +116,7 @@ class Problem:
             for number, detail in enumerate(self.details.values(), start=self.first_pushed + len(self.pushed))
         ]
         return [
-            *([total] if selects and self.total is None else []),
+            *([total] if selects and self.total is None and not self.is_below else []),
             *ahead,
             *([Planned(purpose="start")] if selects and self.start is not None else []),
             *details,

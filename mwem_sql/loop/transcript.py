@@ -53,6 +53,8 @@ class Transcript:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
+    # What n is before anything says it.
+    expected: float = 1.0
     # Public counts that every state agrees with.
     totals: Totals = field(default_factory=Totals)
     # What was released on the even distribution, where a run begins with another one.
@@ -78,6 +80,7 @@ class Transcript:
             noise=schedule.composition.variance,
             power=schedule.composition.power,
             public=problem.total,
+            expected=1.0 if problem.parents is None else problem.parents.total,
             totals=problem.totals,
             even=problem.even(1.0) if problem.start is not None else None,
         )
@@ -224,7 +227,7 @@ class Transcript:
     def total(self) -> float:
         """The estimate of n from all that counts every record, each by its precision; at least 1, or what is public.
 
-        Before there is any, that.
+        Before there is any, what is expected.
         """
         if self.public is not None:
             return self.public
@@ -233,7 +236,7 @@ class Transcript:
             *((rows, 1 / variance) for rows, variance in (refinement.total() for refinement in self.refined.values())),
         ]
         if not counts:
-            return max(1.0, self.totals.fewest)
+            return max(self.expected, self.totals.fewest)
         sums, precisions = zip(*counts, strict=True)
         return max(1.0, self.totals.fewest, float(np.average(sums, weights=precisions)))
 

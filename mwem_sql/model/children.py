@@ -8,7 +8,7 @@ it has. Owns how attributes are summed out of a measurement. From released value
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Ascent:
                 if summed is None:
                     continue
                 query = LinearQuery((*map(self._above, summed.query.blocks), self.number))
-                if _fits(query, state, most_cells):
+                if _has_room(query, state, most_cells):
                     yield Target(query.shares, summed.values / query.bound, summed.variance / query.bound**2)
                     break
 
@@ -78,7 +78,9 @@ def _without(block: Block, kept: frozenset[str]) -> tuple[Block, Places] | None:
     if block.values is not None:
         return None
     if kept.isdisjoint(block.attributes):
-        return (Block((), np.zeros((), dtype=np.int32), 1), np.zeros(block.size, np.int64)) if block.counts_all else None
+        return (
+            (Block((), np.zeros((), dtype=np.int32), 1), np.zeros(block.size, np.int64)) if block.counts_all else None
+        )
     order = sorted(range(len(block.attributes)), key=lambda axis: block.attributes[axis] not in kept)
     names = tuple(block.attributes[axis] for axis in order if block.attributes[axis] in kept)
     labels = np.transpose(block.labels, order)
@@ -100,8 +102,10 @@ def _sum(values: Floats, axis: int, parts: Places, size: int) -> Floats:
     return np.moveaxis(out, 0, axis)
 
 
-def _fits(query: LinearQuery, state: State, most_cells: int) -> bool:
-    """Whether a state has room for a query."""
-    finer = state.copy()
-    finer.refine(query)
-    return finer.cells_with(query.attributes) <= most_cells
+def _has_room(query: LinearQuery, state: State, most_cells: int) -> bool:
+    """Whether a state has room for a query, which it then makes."""
+    state.refine(query)
+    has_room = state.cells_with(query.attributes) <= most_cells
+    if has_room:
+        state.join(query.attributes)
+    return has_room

@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.partition import Partition
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain, Link
-from mwem_sql.compile.compiled import Compiled
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.parents import Parents
 from mwem_sql.model.start import Codes

@@ -259,11 +259,16 @@ def merged(plan: Plan, outcome: Outcome) -> tuple[State | Mixture, dict[str, Cla
     return outcome.state.merged(), classes
 
 
+def rows_of(outcome: Outcome) -> int:
+    """As many rows as an outcome says."""
+    return max(1, round(outcome.total))
+
+
 def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None) -> Made:
     """What is stored of an outcome; with as many rows as it says, or as are known."""
     compiled, (state, classes) = plan.compiled, merged(plan, outcome)
     if rows is None:
-        rows = request.rows or max(1, round(outcome.total))
+        rows = request.rows or rows_of(outcome)
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {
@@ -374,9 +379,7 @@ class Run:
 
     def certified(self, outcome: Outcome) -> Outcome:
         """With what is measured last: how far off the state is, and how many units have more rows than are used."""
-        figures = certificate.certify(
-            self._kernel, self._plan.problem, outcome.schedule.share("certify"), outcome
-        )
+        figures = certificate.certify(self._kernel, self._plan.problem, outcome.schedule.share("certify"), outcome)
         outcome = replace(outcome, certificate=figures)
         if self._of_units is not None:
             outcome = replace(outcome, units=self._of_units.measure(0, outcome.schedule.share("units")))

@@ -1,8 +1,7 @@
 """A release of several tables: one request, one debit, one snapshot; a release for each table, whose rows join by keys.
 
-The root is run first. Then each table below: its state begins with what the rows above it say, and ends in agreement
-with them (model/parents.py), and its rows are drawn given the rows that they lead to. Keys are new numbers. All is
-stored in one transaction, or nothing is.
+Tables are measured from the root down, and fitted in passes over all of them (releases/passes.py). Rows are drawn given
+the rows that they lead to. Keys are new numbers. All is stored in one transaction, or nothing is.
 """
 
 from __future__ import annotations
@@ -16,27 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
-import numpy as np
 
 from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
-from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
-from mwem_sql.algebra.linear import Block
-from mwem_sql.loop.problem import Outcome
-from mwem_sql.model.children import Ascent
-from mwem_sql.model.fit import Fit
-from mwem_sql.model.parents import Parents
-from mwem_sql.model.projection import project
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import ddl, reuse, store, summary
-from mwem_sql.releases.drawing import Drawing, grouped, link_of
+from mwem_sql.releases import ddl, passes, reuse, store, summary
+from mwem_sql.releases.drawing import Drawing, link_of
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
@@ -45,9 +36,7 @@ from mwem_sql.releases.run import (
     Run,
     charged,
     first_query,
-    made_of,
     noise_of,
-    merged,
     run_release,
     store_all,
     uncapped,
@@ -247,41 +236,11 @@ def _run_and_store(
         [one.plan.pushdown for one in tree.levels],
         _check_of(session, request, tree, receipt),
     )
-    runs = [Run(one.request, one.plan, counts, accountant, noise)
-            for one, counts in zip(tree.levels, answers, strict=True)]  # fmt: skip
+    runs = [
+        Run(one.request, one.plan, counts, accountant, noise) for one, counts in zip(tree.levels, answers, strict=True)
+    ]
     del answers
-    # Down: each table's measurements, from the root on. What a table begins with is rows of those above it.
-    outcomes, drawing = list[Outcome](), Drawing(session, seed)
-    parents_of = {one.level.table.name: one.level.parent for one in tree.levels}
-    for place, (one, run) in enumerate(zip(tree.levels, runs, strict=True)):
-        problem = one.plan.problem
-        if place:
-            above = drawing.above(one.plan.compiled)
-            problem = replace(problem, parents=above.parents)
-        outcomes.append(run.loop(problem))
-        if place in parents_of.values():
-            if place:
-                above.parents.agree(outcomes[place].state, problem.max_cells)
-            _draw(drawing, one.plan, outcomes[place], above if place else None)
-    # Up: what a table's measurements say of the one above it, which is fitted to them, too.
-    for place in reversed(range(1, len(runs))):
-        parent = tree.levels[place].level.parent
-        outcomes[parent] = _told(tree.levels[parent].plan, outcomes[parent], tree.levels[place].plan, outcomes[place])
-    # Down again: rows.
-    made, drawing = list[Made](), Drawing(session, seed)
-    for place, (one, run, outcome) in enumerate(zip(tree.levels, runs, outcomes, strict=True)):
-        rows, above = None, None
-        if place:
-            above = drawing.above(one.plan.compiled)
-            rows = above.parents.rows
-            above.parents.agree(outcome.state, one.plan.problem.max_cells)
-            outcome = replace(outcome, total=above.parents.total)
-        outcome = run.certified(outcome)
-        announce(one.level.name, "rows")
-        _draw(drawing, one.plan, outcome, above)
-        made.append(made_of(one.request, one.plan, outcome, marks, rows=rows))
-        if not place:
-            made[-1] = _of_root(made[-1], one.plan.compiled.published)
+    made, drawing = passes.made(tree, runs, lambda: Drawing(session, seed), marks)
     accountant.settle()
     contents = [
         store.Content(facts=one.facts, rows=drawing.rows(level.plan.compiled.published), tables=one.tables,
@@ -290,54 +249,6 @@ def _run_and_store(
     ]  # fmt: skip
     releases = store_all(session, contents)
     return [replace(one, facts=one.facts | {"release": number}) for one, number in zip(made, releases, strict=True)]
-
-
-def _told(plan, outcome, below, children):
-    """The outcome of a table whose state is fitted to what the measurements of a table below say of it, too.
-
-    Privacy:
-        Follows from what was released.
-    """
-    state, domain, link = outcome.state, below.compiled.published, link_of(below.compiled.published)
-    names, places = {}, {}
-    for name, classes in below.compiled.classes.items():
-        column = domain.column_above(name)
-        if column is None:
-            continue
-        table, own = column
-        there = own if table == link.parent else name
-        whole = plan.compiled.classes.get(there)
-        if whole is None:
-            continue
-        codes = classes.holding(whole.pieces)
-        place = codes[whole.representatives]
-        if (place[whole.codes] == codes).all():
-            names[name], places[name] = there, place
-    number = plan.compiled.classes[domain.table]
-    values = number.pieces.points[number.representatives].astype(np.int64)
-    block = Block((domain.table,), np.zeros(len(values), dtype=np.int32), 1, values=values)
-    ascent = Ascent(names=names, places=places, number=block)
-    measured = [each for each in children.measurements if each.purpose not in {"detail"}]
-    targets = [*outcome.targets, *ascent.targets(measured, state, plan.problem.max_cells)]
-    fit = Fit(state)
-    fit.fit(targets)
-    fit.finish()
-    project(state, plan.problem.totals.partitions)
-    return replace(outcome, targets=tuple(targets))
-
-
-def _draw(drawing, plan, outcome, above):
-    state, classes = merged(plan, outcome)
-    domain = plan.compiled.published
-    if above is None:
-        drawing.draw_root(domain, state, classes, max(1, round(outcome.total)))
-    else:
-        drawing.draw(domain, state, classes, grouped(above.parents.codes, outcome.state.partitions), above.rows)
-
-
-def _of_root(made: Made, domain: Domain) -> Made:
-    """A unit has one row of the root, by its key."""
-    return replace(made, facts=made.facts | {"unit": domain.table, "units_cut": 0.0, "units_cut_within": 0.0})
 
 
 def _restore(session: Session, request: TablesRequest, stored: Sequence[Stored]) -> None:
