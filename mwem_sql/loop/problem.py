@@ -43,10 +43,9 @@ class Problem:
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
     `start` is what the run begins with; None for the even distribution. A problem that `is_below` others is about rows
-    that lead to rows of their tables: `parents` is what these say, and what its run begins with.
- `totals` are public counts that every state agrees
-    with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
-    by number).
+    that lead to rows of their tables: `parents` is what these say, and what its run begins with. `totals` are public
+    counts that every state agrees with, `public_counts` the same as measurements without noise; no round selects what
+    follows from them (`determined`, by number).
     """
 
     queries: Queries
@@ -108,7 +107,7 @@ class Problem:
     ) -> list[Planned]:
         """The whole plan, in the order in which it is measured, around what is measured `ahead` of rounds.
 
-        Without rounds, all that is measured says what the total is; before it is, the rows above say it, if there are any.
+        Without rounds, all that is measured says what the total is; below other tables, their rows say it until then.
         """
         total = Planned(purpose="total", number=len(self.kernel_queries) - 1)
         details = [

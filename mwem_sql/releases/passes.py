@@ -2,8 +2,8 @@
 
 Down, each table is measured, from the root on; its state begins with what rows above it say. Up, what was measured of
 a table says something of the one that its rows lead to, which is fitted to that, too (model/children.py). Down again,
-each table is made to agree with the rows above it (model/parents.py), and its rows are drawn. Only the first pass asks
-kernels anything; what is certified is asked in the last one, of the states that are stored.
+each table is fitted to its measurements beside the rows above it, agrees with these (model/parents.py), and its rows
+are drawn. Only the first pass measures; what is certified is asked in the last one, of the states that are stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.domain import Domain
 from mwem_sql.loop.problem import Outcome
 from mwem_sql.model.children import Ascent
-from mwem_sql.model.fit import Fit
+from mwem_sql.model.fit import Fit, Target
 from mwem_sql.model.projection import project
 from mwem_sql.model.state import State
 from mwem_sql.platform.calls import announce, frozen
@@ -70,11 +70,30 @@ def _fitted(plan: Plan, outcome: Outcome, children: Sequence[tuple[Compiled, Out
         for compiled, child in children:
             measured = [each for each in child.measurements if each.purpose != "detail"]
             targets += ascent(plan.compiled, compiled).targets(measured, state, most_cells)
-        fit = Fit(state)
-        fit.fit(targets)
-        fit.finish()
-        project(state, plan.problem.totals.partitions)
+        _fit(plan, state, targets)
     return replace(outcome, targets=tuple(targets))
+
+
+def _fit(plan: Plan, state: State, targets: Sequence[Target]) -> None:
+    fit = Fit(state)
+    fit.fit(targets)
+    fit.finish()
+    project(state, plan.problem.totals.partitions)
+
+
+def _settle(plan: Plan, outcome: Outcome, above: Above) -> None:
+    """Fit a table's state to its measurements beside the rows above it, which are others than those it began with.
+
+    They are what the table was measured to be, so that the state agrees with them in the end and fits all the same.
+    """
+    state, most_cells = outcome.state, plan.problem.max_cells
+    assert isinstance(state, State)  # no average is made of several tables
+    with frozen():
+        above.parents.agree(state, most_cells)
+        sharpest = min((target.sharpest for target in outcome.targets), default=1.0)
+        margins = [Target(query, values, sharpest) for query, values in above.parents.margins(state)]
+        _fit(plan, state, [*outcome.targets, *margins])
+        above.parents.agree(state, most_cells)
 
 
 def ascent(parent: Compiled, compiled: Compiled) -> Ascent:
@@ -115,7 +134,7 @@ def _down_again(
         if place:
             assert isinstance(outcome.state, State)  # no average is made of several tables
             above = drawing.above(one.plan.compiled)
-            above.parents.agree(outcome.state, one.plan.problem.max_cells)
+            _settle(one.plan, outcome, above)
             last = replace(outcome, total=above.parents.total)
         last = run.certified(last)
         announce(one.level.name, "rows")
