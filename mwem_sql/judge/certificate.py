@@ -123,8 +123,9 @@ def bounds(compiled: Compiled, outcome: Outcome, measured: Families) -> pa.Table
     flags = measured.are_exact(distinct.queries)
     is_measured, errors = flags[distinct.of_row], np.full(len(distinct.of_row), np.inf)
     # Selections are among the problem's queries, which begin with the distinct ones.
-    if outcome.bounds is not None:
-        errors = outcome.bounds[distinct.of_row] * compiled.linear.bounds * compiled.linear.units
+    from_selections = None if outcome.bounds is None else outcome.bounds(outcome.state)
+    if from_selections is not None:
+        errors = from_selections[distinct.of_row] * compiled.linear.bounds * compiled.linear.units
     for row, count in distinct.of_count.items():
         # An average is measured if both its sum and its count are.
         is_measured[row] &= flags[count]

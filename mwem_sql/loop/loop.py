@@ -74,6 +74,7 @@ def mwem(kernel: Kernel, problem: Problem, schedule: Schedule, progress: Progres
         measurements=tuple(m.measurements),
         details=rows,
         kinds=kinds,
+        targets=tuple(m.all_targets()),
         bounds=bounds,
     )
 
@@ -123,15 +124,13 @@ def _measure_planned(problem: Problem, schedule: Schedule, m: Transcript, progre
             if not schedule.left:
                 fit.finish()
     m.project(A)
-    if not schedule.left:
-        problem.settle(fit.state)
     return fit
 
 
 def _run_rounds(
     problem: Problem, schedule: Schedule, m: Transcript, fit: Fit, progress: Progress
-) -> tuple[State | Mixture, Floats | None]:
-    """The paper's figure; and a bound of every query's error from selections."""
+) -> tuple[State | Mixture, Callable[[State | Mixture], Floats | None]]:
+    """The paper's figure; and what gives a bound of every query's error from selections."""
     A = fit.state
     iterates: list[State] = []
     candidates, bounds = Candidates(problem, schedule), Bounds(problem, schedule)
@@ -174,9 +173,7 @@ def _run_rounds(
     m.project(A)
     # Output: the average of A_0 .. A_{T-1}, or the last A.
     state = _average(iterates, A, m) if problem.average else A
-    if isinstance(state, State):
-        problem.settle(state)
-    return state, bounds.final(lambda: candidates.answers(state))
+    return state, lambda last: bounds.final(lambda: candidates.answers(last))
 
 
 def _average(iterates: Sequence[State], A: State, m: Transcript) -> Mixture:

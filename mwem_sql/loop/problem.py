@@ -5,10 +5,10 @@ Public or released, all of it. Decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from mwem_sql.algebra.arrays import Floats, Labels
 from mwem_sql.algebra.linear import LinearQuery
@@ -19,17 +19,16 @@ from mwem_sql.algebra.totals import Totals
 from mwem_sql.domains.detail import Detail
 from mwem_sql.loop.details import DetailRows
 from mwem_sql.loop.plan import Planned, Schedule
+from mwem_sql.model.fit import Target
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.parents import Parents
-from mwem_sql.model.projection import MISTAKE, project
+from mwem_sql.model.projection import project
 from mwem_sql.model.start import Start
 from mwem_sql.model.state import State
 from mwem_sql.model.support import Support
 
 TOTAL = LinearQuery(())
 
-TURNS: Final = 20
-"""In which public totals and what the rows above say are met in turns, at most; the rows above have the last word."""
 Part: TypeAlias = Literal["directly", "others", "most"]
 """The mean error of queries that were measured, and of all others; the cell error that most of these others do not
 exceed."""
@@ -43,10 +42,10 @@ class Problem:
     domain, what is `pushed` down only to be certified, `details`, by attribute, and the total have the numbers after
     them, in this order. `certified` are queries of the workload, by number: in the end it is told how far off they
     are. `max_cells` is for one factor of the state. `support` is where records can be; None for everywhere.
-    `start` is what the run begins with; None for the even distribution. `parents` is what the tables above say, which
-    the run begins with and ends with; None for a table without any. `totals` are public counts that every state agrees
-    with, `public_counts` the same as measurements without noise; no round selects what follows from them (`determined`,
-    by number).
+    `start` is what the run begins with; None for the even distribution. A problem that `is_below` others is about rows
+    that lead to rows of their tables: `parents` is what these say, and what its run begins with. `totals` are public
+    counts that every state agrees with, `public_counts` the same as measurements without noise; no round selects what
+    follows from them (`determined`, by number).
     """
 
     queries: Queries
@@ -65,6 +64,7 @@ class Problem:
     totals: Totals = field(default_factory=Totals)
     public_counts: Sequence[Measurement] = ()
     determined: Sequence[int] = ()
+    is_below: bool = False
     parents: Parents | None = None
 
     def __post_init__(self) -> None:
@@ -106,28 +106,12 @@ class Problem:
             state.partitions.most = None
         return state
 
-    def settle(self, state: State) -> None:
-        """Let a state that is fitted say of the parents what their rows say.
-
-        Public totals of the table's own columns are shares then: how many rows there are, the parents say.
-        """
-        if self.parents is None:
-            return
-        share = self.parents.total / state.total
-        counted = [each.scaled(share) for each in self.totals.partitions]
-        self.parents.agree(state, self.max_cells)
-        for _ in range(TURNS):
-            if project(state, counted, sweeps=0) <= MISTAKE:
-                return
-            project(state, counted)
-            self.parents.agree(state, self.max_cells)
-
     def lines(
         self, ahead: Sequence[Planned], *, selects: bool = True, certify: bool = False, units: bool = False
     ) -> list[Planned]:
         """The whole plan, in the order in which it is measured, around what is measured `ahead` of rounds.
 
-        Without rounds, all that is measured says what the total is.
+        Without rounds, all that is measured says what the total is; below other tables, their rows say it until then.
         """
         total = Planned(purpose="total", number=len(self.kernel_queries) - 1)
         details = [
@@ -135,7 +119,7 @@ class Problem:
             for number, detail in enumerate(self.details.values(), start=self.first_pushed + len(self.pushed))
         ]
         return [
-            *([total] if selects and self.total is None else []),
+            *([total] if selects and self.total is None and not self.is_below else []),
             *ahead,
             *([Planned(purpose="start")] if selects and self.start is not None else []),
             *details,
@@ -193,9 +177,11 @@ class Outcome:
     kinds: Mapping[str, Labels] = field(default_factory=dict)
     """As `kinds_of`: of attributes whose groups are larger than what was measured."""
     certificate: Sequence[Figure] = ()
-    bounds: Floats | None = None
-    """By query of the problem, a bound of its error from selections: of the sum over its cells, in parts of its
-    bound."""
+    targets: Sequence[Target] = ()
+    """What the state was fitted to."""
+    bounds: Callable[[State | Mixture], Floats | None] | None = None
+    """Of a state, by query of the problem, a bound of its error from selections: of the sum over its cells, in parts of
+    its bound. To be called once, with the last state."""
     units: NoisyValues | None = None
     """How many units have as many rows as are used, and how many have more."""
 

@@ -55,6 +55,8 @@ class Transcript:
     # Variances fall with this power of a share.
     power: int
     public: float | None = None
+    # What n is before anything says it.
+    expected: float = 1.0
     # Public counts that every state agrees with.
     totals: Totals = field(default_factory=Totals)
     # What was released on the even distribution, where a run begins with another one.
@@ -80,6 +82,7 @@ class Transcript:
             noise=schedule.composition.variance,
             power=schedule.composition.power,
             public=problem.total,
+            expected=1.0 if problem.parents is None else problem.parents.total,
             totals=problem.totals,
             even=problem.even(1.0) if problem.start is not None else None,
         )
@@ -226,12 +229,12 @@ class Transcript:
     def total(self) -> float:
         """The estimate of n from all that counts every record, each by its precision; at least 1, or what is public.
 
-        Before there is any, that.
+        Before there is any, what is expected.
         """
         if self.public is not None:
             return self.public
         estimate = self._estimate()
-        return max(1.0, self.totals.fewest, 1.0 if estimate is None else estimate)
+        return max(self.totals.fewest, self.expected if estimate is None else max(1.0, estimate))
 
     def is_empty(self) -> bool:
         """Whether the estimate of n is nearer to 0 than to 1."""

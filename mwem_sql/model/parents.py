@@ -1,7 +1,8 @@
 """Parents: what the rows of the tables above say of a level's attributes, and how a level is made to agree with them.
 
-Owns the state that a level begins with, and the last step of its fit: the parents win. What the level's state says of
-their attributes, alone and together, becomes what their rows say, each as often as it has children. How the level's own
+Owns the state that a level begins with, and the last step of its fit: the parents win. They were fitted to what the
+level was measured to be (model/children.py). What the level's state says of their attributes, alone and together,
+becomes what their rows say, each as often as it has children. How the level's own
 attributes depend on them stays: proportional fitting multiplies weights by numbers for the parents' cells. Codes are
 classes of released rows. Knows no SQL, noise or budget.
 """
@@ -15,6 +16,8 @@ from typing import Final
 
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.sets import connected
 from mwem_sql.algebra.table import Names, Table
 from mwem_sql.model.cliques import Clique, maximal
@@ -58,17 +61,22 @@ class Parents:
             counts = {name: len(state.partitions[name].codes) for name in names}
             if state.cells_with(names, counts) <= max_cells:
                 state.join(names)
-        margins = [self._margin(state, names) for names in self._sets(state)]
+        margins = list(self.margins(state))
         for _ in range(AGREE_SWEEPS):
             farthest = 0.0
-            for margin in margins:
-                wanted = margin.cells * self.total
-                off = float(np.abs(state.marginal(margin.names) - wanted).sum()) / self.total
+            for query, wanted in margins:
+                off = float(np.abs(state.answer(query) - wanted).sum()) / self.total
                 if off > AGREE_CLOSE:
-                    state.take(every_cell(margin.names, margin.shape), wanted)
+                    state.take(query, wanted.reshape([block.size for block in query.blocks]))
                 farthest = max(farthest, off)
             if farthest <= AGREE_CLOSE:
                 return
+
+    def margins(self, state: State) -> Iterator[tuple[LinearQuery, Floats]]:
+        """What the rows say of the largest sets of the parents' attributes that a state's cliques hold."""
+        for names in self._sets(state):
+            margin = self._margin(state, names)
+            yield every_cell(margin.names, margin.shape), margin.cells.reshape(-1) * self.total
 
     def _margin(self, state: State, names: Names) -> Table:
         return shares_of(self.codes, {name: len(state.partitions[name].codes) for name in names}, names)

@@ -16,9 +16,11 @@ from sqlglot import exp
 
 from mwem_sql.algebra.arrays import Integers
 from mwem_sql.algebra.partition import Partition
+from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain, Link
 from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.parents import Parents
 from mwem_sql.model.start import Codes
 from mwem_sql.model.state import State
 from mwem_sql.platform.session import Session
@@ -39,6 +41,14 @@ class Drawn:
     parents: Integers
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Above:
+    """Of each row that a table is to have: the row that it leads to, and the classes of all rows above it."""
+
+    rows: Integers
+    parents: Parents
+
+
 class Drawing:
     """Rows that were drawn so far, by their table's name, and what draws more."""
 
@@ -52,6 +62,12 @@ class Drawing:
         assert parent is not None
         numbers = self._drawn[parent].values.column(domain.table).to_numpy()
         return np.repeat(np.arange(len(numbers)), numbers.astype(np.int64))
+
+    def above(self, compiled: Compiled) -> Above:
+        """What the rows drawn so far say of a table below them."""
+        domain = compiled.published
+        rows = self.parents(domain)
+        return Above(rows=rows, parents=Parents(len(rows), self.codes(domain, compiled.classes, rows)))
 
     def codes(self, domain: Domain, classes: Mapping[str, Classes], parents: Integers) -> dict[str, Codes]:
         """For each row of a table, the class of the row above it in each attribute of tables above."""

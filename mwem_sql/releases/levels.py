@@ -2,7 +2,7 @@
 
 A level is a release that could be made alone: a row for each row of a table, with the columns of the tables above it,
 and for each table below how many rows lead to it. What a level asks of columns above it is asked of its parent, too,
-together with how many rows lead there: rows are drawn from the parent's answer. Public all of it.
+and how many rows lead there: rows are drawn from the parent's answer. Public all of it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from mwem_sql.errors import (
     refuse,
 )  # fmt: skip
 from mwem_sql.language.dialect import fold
+from mwem_sql.loop.plan import divided
 from mwem_sql.platform.calls import uncollected
 from mwem_sql.platform.catalog import split_name
 from mwem_sql.platform.metadata import key
@@ -54,6 +55,10 @@ COMMON: Final = frozenset(
     {"delta", "unit", "rows_per_unit", "max_cells", "certify", "version", "seed"}
 )  # of OPTIONS, those that a release of several tables has
 MOST_TABLES: Final = 100
+PART_BELOW: Final = 2
+"""What a table below has of the budget, in parts of what the root has: a unit has more rows there, so that there is
+more noise. Larger: the root is known less well, the others better. `python benchmarks/linked.py --works households
+--questions 300`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,14 +228,14 @@ def plan_tree(session: Session, request: TablesRequest) -> TreePlan:
         drafts = [draft_of(one, domain, sandbox) for one, domain in zip(requests, domains, strict=True)]
     for one, draft in zip(requests, drafts, strict=True):
         check_possible(one, draft.idle)
-    # Each table has as much: rows below inherit the errors of the rows that they lead to.
-    part = Fraction(1, len(levels))
+    shares = divided(Fraction(1), [PART_BELOW if place else 1 for place in places])
     plans = []
     for place in places:
         subject = Subject(
             relation=rows[place],
             unit=_unit(levels, place, most) if place else None,
-            part=part,
+            part=shares[place],
+            is_below=place > 0,
             above=frozenset(columns_above(levels, place)).intersection(drafts[place].compiled.classes),
         )
         plan = plan_level(session, requests[place], subject, drafts[place], ledger)

@@ -169,6 +169,8 @@ class Subject:
     """Whose rows are protected together; None where each row is a unit."""
     part: Fraction = Fraction(1)
     """Of the budget; other tables of the release have the rest."""
+    is_below: bool = False
+    """Whether rows of tables above say how many rows there are."""
     above: frozenset[str] = frozenset()
     """The attributes of the tables above, whose distribution is known by then."""
 
@@ -205,6 +207,7 @@ def _plan(
         totals=constraints.totals,
         public_counts=constraints.public_counts,
         determined=constraints.determined(strategy.queries),
+        is_below=subject.is_below,
     )
     cap = ledger.cap if ledger is not None else None
     in_rho = (cap is not None and not cap.pure) or (before is not None and before.schedule.kind == "zcdp")

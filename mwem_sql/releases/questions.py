@@ -1,7 +1,7 @@
 """Questions: the rows of a workload by the table whose rows they count, and what a table makes its parent be asked.
 
-What a level asks of columns above it is asked of its parent, too, together with how many rows lead there: rows are
-drawn from the parent's answer. Public all of it.
+What a level asks of columns above it is asked of its parent, too, and how many rows lead there: rows are drawn from the
+parent's answer. Public all of it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from mwem_sql.workload import Query, Workload
 
 MOST_CUTS: Final = 200
 """Expressions over columns above that a parent is asked about one by one. Of more, it is asked for the columns."""
+
+NUMBER_WEIGHT: Final = 0.5
+"""How important it is how many rows lead to a row, where nobody asks. More: numbers are known better, all else worse:
+`python benchmarks/linked.py --works households`."""
 
 
 def columns_above(levels: Sequence[Level], place: int) -> dict[str, tuple[int, str]]:
@@ -117,10 +121,10 @@ def of_parent(
     queries: Sequence[Query],
     there: Sequence[Query],
 ) -> Iterator[Query]:
-    """What the rows of a level make its parent be asked: how many rows lead to a row, alone and by each column above.
+    """What the rows of a level make its parent be asked: how many rows lead to a row, and each column above, alone.
 
-    Of a column, all that some row of the workload tells apart. Columns together are not asked for: that would be many
-    cells of few rows, whose noise the parent's own answers would have, too.
+    Of a column, all that some row of the workload tells apart. How numbers depend on columns is not asked for: what the
+    level measures says it (model/children.py), with less noise.
     """
     parent = levels[place].parent
     assert parent is not None
@@ -132,21 +136,17 @@ def of_parent(
                 alone = leaf.sql if set(leaf.columns) == {name} else quoted(name)
                 cuts[name][_renamed(alone, above, parent)] = None
     taken = {query.label for query in there}
-    items_of = {name: list(cut) for name, cut in cuts.items() if cut}
-    for names in ((), *((name,) for name in items_of)):
-        items = [item for name in names for item in items_of[name]]
-        shown = [_shown(above[name], name, parent) for name in names]
-        if len(items) > MOST_CUTS:
-            items = [quoted(name) for name in shown]
-        items = [item for item in items if not _lacks(domain, item)]
-        if names and not items:
-            continue
-        name = ", ".join([*shown, number])
-        yield Query(
-            group_by=(", ".join([*items, quoted(number)]),),
-            verbatim=False,
-            name=name if name not in taken else f"{name} (for {number})",
-        )
+
+    def asked(items: Sequence[str], name: str, weight: float = 1.0) -> Query:
+        label = name if name not in taken else f"{name} (for {number})"
+        return Query(group_by=(", ".join(items),), verbatim=False, name=label, weight=weight)
+
+    yield asked([quoted(number)], number, NUMBER_WEIGHT)
+    for name, cut in cuts.items():
+        shown = _shown(above[name], name, parent)
+        items = [item for item in (cut if len(cut) <= MOST_CUTS else [quoted(shown)]) if not _lacks(domain, item)]
+        if items:
+            yield asked(items, shown)
 
 
 def _shown(where: tuple[int, str], name: str, parent: int) -> str:

@@ -35,7 +35,7 @@ from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.kernel.noise import Noise, OpenDPNoise, SeededNoise
 from mwem_sql.loop.loop import mwem
-from mwem_sql.loop.problem import Outcome
+from mwem_sql.loop.problem import Outcome, Problem
 from mwem_sql.model.mixture import Mixture
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
@@ -230,17 +230,26 @@ class Made:
         return int(self.facts["rows"])
 
 
-def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None) -> Made:
-    """What is stored of an outcome; with as many rows as it says, or as are known."""
-    compiled, state = plan.compiled, outcome.state.merged()
-    # Merge classes that no measurement distinguishes.
-    classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in compiled.classes.items()}
+def merged(plan: Plan, outcome: Outcome) -> tuple[State | Mixture, dict[str, Classes]]:
+    """A state and its classes, without distinctions that no measurement makes."""
+    classes = {name: fine.merge(outcome.state.partitions[name]) for name, fine in plan.compiled.classes.items()}
     for name, inside in outcome.details.items():
         detail, groups = plan.problem.details[name], outcome.state.partitions[name]
         classes[name] = detail.weigh(groups, inside.labels, inside.rows, outcome.kinds.get(name))
+    return outcome.state.merged(), classes
+
+
+def rows_of(outcome: Outcome) -> int:
+    """As many rows as an outcome says."""
+    return 0 if outcome.is_empty else max(1, round(outcome.total))
+
+
+def made_of(request: Request, plan: Plan, outcome: Outcome, marks: Mapping[str, str], rows: int | None = None) -> Made:
+    """What is stored of an outcome; with as many rows as it says, or as are known."""
+    compiled, (state, classes) = plan.compiled, merged(plan, outcome)
     is_public = plan.problem.total is not None and rows is None  # of a table below others, these say the number
     if rows is None:
-        rows = request.rows or (0 if outcome.is_empty else max(1, round(outcome.total)))
+        rows = request.rows or rows_of(outcome)
     measured = certificate.families(plan.problem, outcome)
     bounds = certificate.bounds(compiled, outcome, measured)
     facts: dict[str, Any] = {
@@ -314,35 +323,49 @@ def _run(session: Session, request: Request, plan: Plan, check: execution.Check,
     announce(request.table, "reading")
     rows = execution.engine_of(session.private.cursor(), plan.relation)
     answers = execution.true_answers(rows, plan.pushdown, check)
-    outcome = run_loop(request, plan, answers, accountant, draws)
+    run = Run(request, plan, answers, accountant, draws)
+    del answers
+    outcome = run.certified(run.loop(plan.problem))
     accountant.settle()
     return outcome
 
 
-def run_loop(request: Request, plan: Plan, answers: Integers, accountant: Accountant, draws: Draws) -> Outcome:
-    """The loop on true answers, which are the kernel's own from here on, and what is certified of its outcome."""
-    answers, units = plan.pushdown.apart(answers)
-    draws.note(*plan.identity())
-    kernel = Kernel(answers, plan.pushdown.cells, accountant, draws, request.rows_per_unit, plan.problem.bounds())
-    # A unit is in one of the two cells, and counts once there, however many rows it has.
-    of_units = Kernel(units, [units.size], accountant, draws) if units.size else None
-    del answers, units
+class Run:
+    """One table's part of a release: its kernel, which has the true answers from here on, and what is asked of it."""
 
-    def progress(done: int, of: int, q: int) -> None:
-        announce(request.table, "rounds", done=done, of=of, query=plan.label(q))
+    def __init__(self, request: Request, plan: Plan, answers: Integers, accountant: Accountant, draws: Draws) -> None:
+        answers, units = plan.pushdown.apart(answers)
+        self._request, self._plan, self._draws = request, plan, draws
+        self._kernel = Kernel(
+            answers, plan.pushdown.cells, accountant, draws, request.rows_per_unit, plan.problem.bounds()
+        )
+        # A unit is in one of the two cells, and counts once there, however many rows it has.
+        self._of_units = Kernel(units, [units.size], accountant, draws) if units.size else None
 
-    with frozen():
-        outcome = mwem(kernel, plan.problem, plan.schedule, progress)
-    figures = certificate.certify(kernel, plan.problem, outcome.schedule.share("certify"), outcome)
-    outcome = replace(outcome, certificate=figures)
-    if of_units is not None:
-        outcome = replace(outcome, units=of_units.measure(0, outcome.schedule.share("units")))
-    if outcome.count("again"):
-        _log.info(
-            "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
-            outcome.count("again"), outcome.count("round", "again"), request.max_cells,
-        )  # fmt: skip
-    return outcome
+    def loop(self, problem: Problem) -> Outcome:
+        """What is measured, and the state that is fitted to it."""
+        request, plan = self._request, self._plan
+
+        def progress(done: int, of: int, q: int) -> None:
+            announce(request.table, "rounds", done=done, of=of, query=plan.label(q))
+
+        self._draws.note(*plan.identity())
+        with frozen():
+            outcome = mwem(self._kernel, problem, plan.schedule, progress)
+        if outcome.count("again"):
+            _log.info(
+                "%d of %d rounds measured again what is in the model: no other query is left that fits max_cells (%d)",
+                outcome.count("again"), outcome.count("round", "again"), request.max_cells,
+            )  # fmt: skip
+        return outcome
+
+    def certified(self, outcome: Outcome) -> Outcome:
+        """With what is measured last: how far off the state is, and how many units have more rows than are used."""
+        figures = certificate.certify(self._kernel, self._plan.problem, outcome.schedule.share("certify"), outcome)
+        outcome = replace(outcome, certificate=figures)
+        if self._of_units is not None:
+            outcome = replace(outcome, units=self._of_units.measure(0, outcome.schedule.share("units")))
+        return outcome
 
 
 def _measurements(plan: Plan, outcome: Outcome, classes: Mapping[str, Classes]) -> pa.Table:

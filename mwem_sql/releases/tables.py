@@ -1,8 +1,7 @@
 """A release of several tables: one request, one debit, one snapshot; a release for each table, whose rows join by keys.
 
-The root is run first. Then each table below: its state begins with what the rows above it say, and ends in agreement
-with them (model/parents.py), and its rows are drawn given the rows that they lead to. Keys are new numbers. All is
-stored in one transaction, or nothing is.
+Tables are measured from the root down, and fitted in passes over all of them (releases/passes.py). Rows are drawn given
+the rows that they lead to. Keys are new numbers. All is stored in one transaction, or nothing is.
 """
 
 from __future__ import annotations
@@ -21,29 +20,26 @@ from mwem_sql.accounting.caps import Charge, protected_below
 from mwem_sql.accounting.ledger import Receipt
 from mwem_sql.accounting.subjects import check_writable
 from mwem_sql.boundary.levels import read_levels
-from mwem_sql.domains.domain import Domain
 from mwem_sql.errors import RELEASE, OutputError, refuse
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.language.dialect import fold
-from mwem_sql.model.parents import Parents
 from mwem_sql.model.state import State
 from mwem_sql.platform import calls, catalog
 from mwem_sql.platform.calls import announce
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import read_rows
 from mwem_sql.platform.session import Session, transaction
-from mwem_sql.releases import ddl, entries, reuse, store, summary
-from mwem_sql.releases.drawing import Drawing, grouped, link_of
+from mwem_sql.releases import ddl, entries, passes, reuse, store, summary
+from mwem_sql.releases.drawing import Drawing, link_of
 from mwem_sql.releases.entries import Entry
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree, same_rows
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 from mwem_sql.releases.run import (
     Made,
+    Run,
     first_query,
-    made_of,
     noise_of,
-    run_loop,
     run_release,
     store_all,
     uncapped,
@@ -247,26 +243,13 @@ def _run_and_store(
         [one.plan.pushdown for one in tree.levels],
         _check_of(session, request, tree, entry.receipt),
     )
+    runs = [
+        Run(one.request, one.plan, counts, accountant, draws) for one, counts in zip(tree.levels, answers, strict=True)
+    ]
+    del answers
     # What is asked below follows from the rows above, which are drawn the same if the release goes on later.
-    made, drawing = list[Made](), Drawing(session, draws.seed(request.first.seed))
-    for one in tree.levels:
-        # The kernel's own from here on.
-        counts, plan, domain = answers.pop(0), one.plan, one.plan.compiled.published
-        if one.level.parent is None:
-            outcome = run_loop(one.request, plan, counts, accountant, draws)
-            made.append(_of_root(made_of(one.request, plan, outcome, marks), domain))
-            drawing.draw_root(domain, made[-1].state, made[-1].classes, made[-1].rows)
-            continue
-        parents = drawing.parents(domain)
-        codes = drawing.codes(domain, plan.compiled.classes, parents)
-        plan = replace(plan, problem=replace(plan.problem, parents=Parents(len(parents), codes)))
-        outcome = run_loop(one.request, plan, counts, accountant, draws)
-        outcome = replace(outcome, total=float(max(1, len(parents))))
-        made.append(made_of(one.request, plan, outcome, marks, rows=len(parents)))
-        announce(one.level.name, "rows")
-        state = made[-1].state
-        assert isinstance(state, State)  # no average is made of several tables
-        drawing.draw(domain, state, made[-1].classes, grouped(codes, outcome.state.partitions), parents)
+    seed = draws.seed(request.first.seed)
+    made, drawing = passes.made(tree, runs, lambda: Drawing(session, seed), marks)
     accountant.settle()
     contents = [
         store.Content(facts=one.facts, rows=drawing.rows(level.plan.compiled.published), tables=one.tables,
@@ -275,11 +258,6 @@ def _run_and_store(
     ]  # fmt: skip
     releases = store_all(session, contents)
     return [replace(one, facts=one.facts | {"release": number}) for one, number in zip(made, releases, strict=True)]
-
-
-def _of_root(made: Made, domain: Domain) -> Made:
-    """A unit has one row of the root, by its key."""
-    return replace(made, facts=made.facts | {"unit": domain.table, "units_cut": 0.0, "units_cut_within": 0.0})
 
 
 def _restore(session: Session, request: TablesRequest, stored: Sequence[Stored]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from audit.estimate import ERROR, HONEST_ERROR
@@ -24,6 +23,7 @@ from mwem_sql.loop.problem import Outcome
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import levels, tables
 from mwem_sql.releases.levels import TablesRequest, TreePlan, plan_tree
+from mwem_sql.releases.run import Run
 from mwem_sql.workload import Query, Workload
 
 ROWS = 30
@@ -60,14 +60,14 @@ def planned(con: Connection, schema: str) -> tuple[TablesRequest, TreePlan]:
 def outcomes(con: Connection, request: TablesRequest, tree: TreePlan, trials: int) -> list[list[Outcome]]:
     """What leaves the kernels, table by table."""
     seen: list[list[Outcome]] = []
-    run_loop = tables.run_loop
+    certified = Run.certified
 
-    def noted(*arguments: Any) -> Outcome:
-        seen[-1].append(run_loop(*arguments))
+    def noted(run: Run, outcome: Outcome) -> Outcome:
+        seen[-1].append(certified(run, outcome))
         return seen[-1][-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "run_loop", noted)
+        patch.setattr(Run, "certified", noted)
         for _ in range(trials):
             seen.append([])
             entry = SimpleNamespace(receipt=SimpleNamespace(account=None), draws=Draws(OpenDPNoise()))

@@ -29,7 +29,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
                INSERT INTO a SELECT i, i % 2 = 0 FROM range(40) t(i);
                INSERT INTO b SELECT 2 * x + i, x, p FROM a, range(2) t(i) WHERE p OR i = 0;
                INSERT INTO c SELECT y, q FROM b WHERE q;
-               CREATE TABLE asked AS SELECT * FROM (VALUES ('b', ['q', 'p']), ('c', ['r', 'a.p'])) t("of", group_by)"""
+               CREATE TABLE asked AS SELECT * FROM (VALUES ('a', ['p', 'b']), ('b', ['q', 'p', 'c']),
+               ('c', ['r', 'a.p'])) t("of", group_by)"""
         )
         mwem_sql.release(con, ["a", "b", "c"], "asked", 10**6, rows_per_unit={"b": 2, "c": 2})
         yield con

@@ -11,7 +11,7 @@ from level_plans import SETUP, planned
 import mwem_sql
 from mwem_sql.boundary.levels import read_levels
 from mwem_sql.platform.catalog import Place
-from mwem_sql.releases.questions import columns_above, read_of
+from mwem_sql.releases.questions import NUMBER_WEIGHT, columns_above, read_of
 from mwem_sql.workload import Query, Workload
 
 
@@ -23,7 +23,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.DuckDBPyConnection) -> None:
-    """Together with how many rows lead there: all that its rows tell apart, for each column that they read."""
+    """How many rows lead there, with less weight; and all that its rows tell apart of each column that they read."""
     tree = planned(
         con,
         Query("home AND person.age >= 65", of="visit"),
@@ -33,13 +33,14 @@ def test_what_a_table_asks_of_those_above_is_asked_of_its_parent(con: duckdb.Duc
     person, visit, drug = (one.request.workload for one in tree.levels)
     assert len(drug) == 1
     assert [query.label for query in visit] == [
-        "home AND person.age >= 65", "age < 18", "drug", "home, drug", "person.old, drug",
+        "home AND person.age >= 65", "age < 18", "drug", "home", "person.old",
     ]  # fmt: skip
     assert {query.label: query.group_by for query in person} == {
         "visit": ('"visit"',),
-        "age, visit": ('"age" >= 65, "age" < 18, "visit"',),
-        "old, visit": ('"old", "visit"',),
+        "age": ('"age" >= 65, "age" < 18',),
+        "old": ('"old"',),
     }
+    assert [query.weight for query in person] == [NUMBER_WEIGHT, 1, 1]
 
 
 def test_columns_that_are_read_of_tables_above(con: duckdb.DuckDBPyConnection) -> None:

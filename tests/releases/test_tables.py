@@ -89,8 +89,8 @@ def test_every_key_leads_to_a_row_and_numbers_are_the_keys(con: duckdb.DuckDBPyC
 def test_with_next_to_no_noise_joined_rows_are_the_private_ones(con: duckdb.DuckDBPyConnection) -> None:
     """What is asked about, row for row: the noise is far below half a row, and so each cell is due whole rows."""
     con.execute(
-        """CREATE OR REPLACE TABLE workload AS SELECT * FROM (VALUES ('person', ['sex']), ('visit', ['kind', 'sex']),
-           ('visit', ['kind', 'drug']), ('drug', ['kind', 'days'])) t("of", group_by)"""
+        """CREATE OR REPLACE TABLE workload AS SELECT * FROM (VALUES ('person', ['sex', 'visit']),
+           ('visit', ['kind', 'sex', 'drug']), ('drug', ['kind', 'days'])) t("of", group_by)"""
     )
     released(con, 10**6, seed=0)
     assert counts(con) == counts(con, "")
