@@ -519,7 +519,8 @@ ELSEWHERE = {
     "mwem_sql.surface.attachments": "surface/test_attachments.py",
     "mwem_sql.surface.api.table_name": "surface/test_tables.py",
     "mwem_sql.workload.__post_init__": "sql/always.test", "mwem_sql.workload._always": "sql/always.test",
-    "mwem_sql.surface.counting.policy": "sql/policy.test", "mwem_sql.surface.register.cursor": "surface/test_register.py",
+    "mwem_sql.surface.counting.policy": "sql/policy.test",
+    "mwem_sql.surface.register.cursor": "surface/test_register.py",
 }  # fmt: skip
 
 
