@@ -416,3 +416,19 @@ def _note(line: Row, action: str) -> Row:
         "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
         "started": line["moment"], "finished": line["moment"],
     }  # fmt: skip
+
+
+def cap_line(cap: Cap, account: str | None, name: Key) -> Row:
+    return {
+        "event": "cap", "account": account, **columns_of_key(name), **numbers(cap.budget.epsilon, cap.budget.delta),
+        "unit": cap.unit, "rows_per_unit": cap.rows_per_unit, "unit_id": cap.unit_id, "user_name": cap.user,
+        "every": cap.every, "opened": cap.opened, "since": cap.since,
+    }  # fmt: skip
+
+
+def columns_of_key(name: Key) -> Row:
+    return dict(zip(NAME, name, strict=True))
+
+
+def numbers(epsilon: Fraction, delta: Fraction) -> Row:
+    return {"epsilon": float(epsilon), "delta": float(delta), "epsilon_exact": str(epsilon), "delta_exact": str(delta)}
