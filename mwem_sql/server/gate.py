@@ -32,7 +32,7 @@ from mwem_sql.releases import ddl
 from mwem_sql.server import published
 from mwem_sql.server.limits import Limits, Slots
 from mwem_sql.server.owners import Owners
-from mwem_sql.server.statements import FILL, RESULTS, SERVER, Reader, Statement, created, for_curators
+from mwem_sql.server.statements import FILL_END, RESULTS, SERVER, Reader, Statement, created, for_curators
 from mwem_sql.server.users import User, Users
 from mwem_sql.surface.spec import FUNCTIONS
 
@@ -108,7 +108,7 @@ class Gate:
             with self._statements.one(PermissionError()):
                 return self._run(here, self._reader.read(text))
         except (MwemError, duckdb.Error) as error:
-            if FILL.fullmatch(text):  # rows that come after it would be written whatever is given back
+            if text.endswith(FILL_END):  # rows that come after it would be written whatever is given back
                 raise
             return _raising(str(error) if isinstance(error, MwemError) else _cause(error))
 

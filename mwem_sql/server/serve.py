@@ -147,7 +147,7 @@ def _public(path: str | Path, limits: Limits) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(str(path), config={"memory_limit": limits.memory, "threads": limits.threads})
     try:
         for extension in EXTENSIONS:
-            _load(con, extension)
+            load(con, extension)
         con.execute("SET temp_directory = ''")
         con.execute(ATTACH_HIDDEN.format(dialect.quoted(RESULTS)))
         return register(con)
@@ -156,7 +156,7 @@ def _public(path: str | Path, limits: Limits) -> duckdb.DuckDBPyConnection:
         raise
 
 
-def _load(con: duckdb.DuckDBPyConnection, extension: str) -> None:
+def load(con: duckdb.DuckDBPyConnection, extension: str) -> None:
     """Load an extension: the one of a package from PyPI if there is one, else the one that DuckDB installed."""
     try:
         folder = Path(next(iter(import_module(f"duckdb_extension_{extension}").__path__)))

@@ -33,6 +33,8 @@ PARSE_SECONDS = 2.0
 """Seconds that DuckDB may take to make the columns of a CREATE TABLE in an empty instance."""
 FILL = re.compile(r'INSERT INTO (?:"(?:[^"]|"")*"|\w+)\.(?:"(?:[^"]|"")*"|\w+) VALUES \(NULL\)')
 """What Quack asks for before rows that a client sends are written to a table. It is never run then."""
+FILL_END = " VALUES (NULL)"
+"""How all of these texts end, those of tables whose names are not as `FILL` has them included: `.t`, without a schema."""
 
 # DuckDB's own functions that are not pure functions of their arguments, and are harmless.
 _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error"}

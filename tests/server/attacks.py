@@ -1,0 +1,146 @@
+"""What attacks.txt says is tried against a real server: `python tests/server/attacks.py` prints what became of all.
+
+After each statement all that came back is searched for markers; after each group another user is still served; at the
+end the other user's tables, results and ledger are as they were, and no file is new.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from walls import OTHER, Client, World, leaks, served  # noqa: E402
+
+FILE = Path(__file__).with_name("attacks.txt")
+_LINE = re.compile(r"(here )?(refused|works|may) (.*)")
+_ESCAPE = re.compile(r"\\(n|u[0-9a-f]{4}|\\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A statement, where it runs, and what must become of it."""
+
+    group: str
+    line: int
+    is_here: bool
+    outcome: str
+    text: str
+
+
+@dataclass
+class Result:
+    """What went wrong, by line; and how often which outcome was there."""
+
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def attacks() -> Iterator[Attack]:
+    group = ""
+    for number, line in enumerate(FILE.read_text().splitlines(), 1):
+        if line.startswith("== "):
+            group = line[3:]
+        elif match := _LINE.fullmatch(line):
+            text = _ESCAPE.sub(_unescaped, match[3])
+            yield Attack(group=group, line=number, is_here=bool(match[1]), outcome=match[2], text=text)
+        else:
+            assert not line or line.startswith("#"), line
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return {"n": "\n", "\\": "\\"}.get(match[1]) or chr(int(match[1][1:], 16))
+
+
+def prepare(world: World, anna: Client, bert: Client) -> None:
+    """Tables and a release of both users."""
+    anna.run("CREATE TABLE w AS SELECT 'age > 40' AS predicate, ['sex', 'city'] AS group_by")
+    anna.run("CREATE TABLE mine AS SELECT i FROM range(3) t(i)")
+    anna.run("CALL mwem_release('census', w, 0.5, rounds := 1, rows := 50, output := 'rel')")
+    bert.run("CREATE TABLE other AS SELECT i FROM range(5) t(i)")
+    bert.run("CALL mwem_release('census', w, 0.25, rounds := 1, rows := 50, output := 'his')")
+    assert leaks(repr(bert.run("SELECT user_name FROM mwem_ledger()"))), "the markers would be seen"
+
+
+def state(bert: Client) -> list[object]:
+    """All that an analyst must not change."""
+    texts = (
+        "SELECT * FROM other ORDER BY ALL", "SELECT * FROM rel ORDER BY ALL", "SELECT * FROM his ORDER BY ALL",
+        "SELECT * FROM mwem.releases ORDER BY ALL", "SELECT count(*) FROM census", "FROM mwem_ledger()",
+        "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name <> 'main' OR table_name = 'rel' ORDER BY ALL",
+        "SELECT view_name, sql, comment FROM duckdb_views() WHERE view_name = 'census'",
+        "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
+        "WHERE function_name LIKE 'mwem%' ORDER BY ALL",
+    )  # fmt: skip
+    return [bert.run(text) for text in texts]
+
+
+def run(world: World, chosen: Sequence[Attack]) -> Result:
+    """Try statements against a server on which `prepare` was run."""
+    result, files = Result(), world.files()
+    places = {name: str(getattr(world, name)) for name in ("outside", "private", "public", "setup", "port")}
+    places["users"] = str(world.users.path)
+    with world.client(OTHER) as bert:
+        before = state(bert)
+        held = bert.con.cursor().execute("FROM curator.query('SELECT ''CANARY_result'', i FROM range(300000) t(i)')")
+        first = held.fetchmany(5)
+        for group in dict.fromkeys(each.group for each in chosen):
+            with world.client("anna") as anna:
+                for each in (each for each in chosen if each.group == group):
+                    text = each.text
+                    for name, value in places.items():
+                        text = text.replace(f"{{{name}}}", value)
+                    _try(result, anna, each, text)
+            if not world.is_up():
+                result.wrong.append(f"after {group}: the server is down")
+                return result
+        if len(first) + len(held.fetchall()) != 300_000:
+            result.wrong.append("the other user's result has lost rows")
+        for old, new in zip(before, state(bert), strict=True):
+            if old != new:
+                result.wrong.append(f"the other user has {new!r:.300} where there was {old!r:.300}")
+    fresh = world.files() - files
+    if fresh:
+        result.wrong.append(f"new files: {sorted(fresh)}")
+    return result
+
+
+def _try(result: Result, anna: Client, attack: Attack, text: str) -> None:
+    where = f"line {attack.line}: {text}"
+    try:
+        came = repr((anna.here if attack.is_here else anna.run)(text))
+        outcome = "works"
+    except (duckdb.Error, UnicodeError) as error:
+        came, outcome = str(error), "refused"
+    result.counts[outcome] += 1
+    if attack.outcome not in {"may", outcome}:
+        result.wrong.append(f"{where}\n    {outcome}: {came:.300}")
+    found = [each for each in leaks(came.replace(text, "")) if each not in text]
+    if found:
+        result.wrong.append(f"{where}\n    {found[:5]} came out")
+    if outcome == "refused" and "Authorization failed" in came and not text.endswith("VALUES (NULL)"):
+        result.wrong.append(f"{where}\n    refused without a word")
+    if "Invalid connection id" in came or "Could not connect" in came:
+        result.wrong.append(f"{where}\n    the connection is gone: {came:.200}")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as world:
+        with world.client("anna") as anna, world.client(OTHER) as bert:
+            prepare(world, anna, bert)
+        result = run(world, list(attacks()))
+        log = leaks(world.log.read_text())
+    print(*result.wrong, sep="\n")
+    print(f"{sum(result.counts.values())} statements, {dict(result.counts)}, {len(result.wrong)} went wrong; log: {log}")
+    return bool(result.wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
