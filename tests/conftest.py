@@ -74,7 +74,7 @@ def steps(work: Callable[[], object]) -> int:
     return count
 
 
-SLOW = ("versions", "integrations", "campaign", "thorough", "engines", "browser")
+SLOW = ("versions", "integrations", "campaign", "thorough", "engines", "browser", "server")
 """The markers of tests that run only if the marker is asked for."""
 
 

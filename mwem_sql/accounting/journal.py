@@ -176,7 +176,7 @@ def read(con: duckdb.DuckDBPyConnection, home: str) -> Journal:
     with legible(damaged(home)):
         rows = con.execute(_lines_of(home)).fetchall()
         lines = [row[2:] for row in rows if row[2] is not None]
-        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _fault(lines, rows))
+        journal = Journal(home, [dict(zip(names, line, strict=True)) for line in lines], _fault(lines, rows), now())
         if journal.fault is not None:
             for line in journal.lines:
                 check_types(line, "ledger.sql", "journal")

@@ -7,6 +7,7 @@ again. Must not know how a statement is checked.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import socket
@@ -51,6 +52,7 @@ def run(arguments: list[str]) -> int:
     for name in ("private", "public"):
         if getattr(options, name) is None:
             parser.error(f"the following arguments are required: --{name}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     setup = Path(options.setup).read_text(encoding="utf-8") if options.setup else ""
     limits = Limits(**{each.name: getattr(options, each.name) for each in fields(Limits)})
     with serve(

@@ -268,6 +268,19 @@ def check_replaceable(con: duckdb.DuckDBPyConnection, outputs: Sequence[Name], v
             raise refuse(OutputError, RELEASE, what, hint + ("; or choose another output" if len(outputs) == 1 else ""))
 
 
+def check_theirs(session: Session, ledger: Ledger, outputs: Sequence[Name]) -> None:
+    """A user of a server replaces no release of another's, and none of the curator's, by another version."""
+    if session.inside is None:
+        return
+    con = session.cursor()
+    for output in outputs:
+        for facts in store.releases_of(con, output)[:1]:
+            entry = ledger.journal.entries.get(facts["entry"])
+            if entry is None or entry["user_name"] != session.user:
+                what = f"output ({output}) is a release of another user's, which another version would replace"
+                raise refuse(OutputError, RELEASE, what, "choose another name with output := '...'")
+
+
 def check_unfinished(ledger: Ledger, request_hash: str, output: Name) -> None:
     """A request that was charged and did not come to its end is not charged again: nothing of it was kept."""
     lost = ledger.unfinished(request_hash, output)

@@ -79,6 +79,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         assert ledger is not None  # the plan is of the table itself
         check_writable(session, ledger, databases, RELEASE)
         reuse.check_replaceable(con, [output], request.version)
+        reuse.check_theirs(session, ledger, [output])
         if request.seed is None:
             reuse.check_unfinished(ledger, fingerprint.hash, output)
         charge = _charge(request, plan)

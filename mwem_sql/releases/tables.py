@@ -112,6 +112,7 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
         _check_writable(con, session, tree, ordered)
         reuse.check_replaceable(con, ordered, request.first.version)
+        reuse.check_theirs(session, tree.ledger, ordered)
         text = ", ".join(map(str, ordered))
         if request.first.seed is None:
             reuse.check_unfinished(tree.ledger, fingerprint.hash, ordered[-1])

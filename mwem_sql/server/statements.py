@@ -121,11 +121,11 @@ class Reader:
         if kind == "TRANSACTION":
             return self._transaction(head)
         if kind == "CREATE":
-            return self._create(con, head, text)
+            return self._create(con, head)
         if kind == "INSERT":
             return self._insert(con, head, text)
         if kind == "DELETE":
-            return self._delete(con, head, text)
+            return self._delete(con, head)
         if kind == "DROP":
             return self._drop(head)
         raise _refused(kind)
@@ -150,7 +150,7 @@ class Reader:
             kind="transaction", text={"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}.get(word, word)
         )
 
-    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> Statement:
+    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
         head.expect("CREATE")
         replaces = head.skips("OR") and head.expect("REPLACE")
         kind = head.word()
@@ -173,20 +173,16 @@ class Reader:
             return Statement(kind=made, text=head.rest, target=target, replaces=replaces, calls=select.calls)
         if kind == "VIEW":
             raise refuse(OptionError, SERVER, "a view's columns cannot be named here", "CREATE VIEW name AS SELECT ...")
-        return Statement(kind="columns", text=self._columns(text, target, replaces=replaces), target=target)
+        return Statement(kind="columns", text=self._columns(head.rest, target, replaces=replaces), target=target)
 
-    def _columns(self, text: str, target: str, *, replaces: bool) -> str:
-        """A CREATE TABLE with the columns that DuckDB makes of one, without defaults and constraints."""
+    def _columns(self, rest: str, target: str, *, replaces: bool) -> str:
+        """A CREATE TABLE with the columns that DuckDB makes of what follows its name. Defaults are left out."""
         with self._lock, duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "128MB"}) as con:
             con.execute("SET python_enable_replacements = false; SET enable_external_access = false")
-            con.execute(
-                exp.Attach(this=exp.alias_(exp.Literal.string(":memory:"), self._database, quoted=True)).sql("duckdb")
-            )
             timer = threading.Timer(PARSE_SECONDS, con.interrupt)
             timer.start()
             try:
-                con.execute(exp.Use(this=exp.table_("main", db=self._database, quoted=True)).sql("duckdb"))
-                con.execute(text)
+                con.execute("\n".join(("CREATE TABLE made", rest)))
                 rows = con.execute(
                     "SELECT column_name, data_type, is_nullable FROM duckdb_columns() WHERE NOT internal"
                 ).fetchall()
@@ -212,7 +208,7 @@ class Reader:
         select = self._select(con, head.rest)
         return Statement(kind="insert", text=f"INSERT INTO {into}\n{head.rest}", target=target, calls=select.calls)
 
-    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> Statement:  # noqa: ARG002
+    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
         head.expect("DELETE")
         head.expect("FROM")
         target = self._target(head)

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from mwem_sql.errors import OptionError, did_you_mean, refuse
@@ -75,7 +76,7 @@ class Users:
         """Whose token this is. One hash is made whoever it is, or is not: time does not tell which names there are."""
         user = self._users.get(token.partition(".")[0])
         with _ONE_AT_A_TIME:  # guesses take turns: memory is bounded, and so is how many there are in a second
-            known = (user or _NOBODY).has(token)
+            known = (user or _nobody()).has(token)
         return user if known else None
 
     def add(self, name: str) -> str:
@@ -118,7 +119,9 @@ def _made(name: str, token: str) -> User:
     return User(name=name, token=f"scrypt${salt.hex()}${_hashed(token, salt)}")
 
 
-_NOBODY = _made("", secrets.token_urlsafe(32))
+@cache
+def _nobody() -> User:
+    return _made("", secrets.token_urlsafe(32))
 
 
 def _read(path: Path) -> Mapping[str, User]:

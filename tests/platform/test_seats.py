@@ -10,8 +10,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import PEOPLE, Connection, Open
+from conftest import PEOPLE, Connection
 
+import mwem_sql
 from mwem_sql.platform import seats
 from mwem_sql.platform.seats import Seat
 from mwem_sql.platform.session import Session, cursors, instance
@@ -30,16 +31,16 @@ class Recorder:
 
 
 @pytest.fixture
-def served(connect: Open) -> tuple[Connection, Connection, Recorder]:
-    """A private and a public instance, the latter served."""
-    private, public = connect(), connect()
-    private.execute(PEOPLE)
-    private.execute("CALL mwem_budget('people', 10)")
-    public.execute("CREATE TABLE w AS SELECT ['sex'] AS group_by")
-    key = instance(public)
-    assert key is not None
-    seats.serve(key)
-    return private, public, Recorder()
+def served() -> Iterator[tuple[Connection, Connection, Recorder]]:
+    """A private and a public instance of their own, the latter served: for good."""
+    with mwem_sql.connect() as private, mwem_sql.connect() as public:
+        private.execute(PEOPLE)
+        private.execute("CALL mwem_budget('people', 10)")
+        public.execute("CREATE TABLE w AS SELECT ['sex'] AS group_by")
+        key = instance(public)
+        assert key is not None
+        seats.serve(key)
+        yield private, public, Recorder()
 
 
 def seat(user: str, private: Connection, permits: Recorder) -> Seat:
