@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, OptionError, WorkloadError, refuse
-from mwem_sql.platform import seats
+from mwem_sql.platform import catalog, seats
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.seats import Seat
 from mwem_sql.platform.session import Session
@@ -132,7 +132,10 @@ class Gate:
         if function == RELEASE:
             what = f"{self._limits.releases_at_once} releases are being made already, so nothing was charged or read"
             place = self._releases.one(refuse(BudgetError, RELEASE, what, "call again in a while"))
-        with place:
+        with place, ExitStack() as outputs:
+            if function == RELEASE:
+                for output, tables in _outputs(values):
+                    outputs.enter_context(self._owners.releasing(output, tables, user))
             _log.info("server: %s calls %s", user, function)
             yield
             if function == RELEASE:
@@ -159,7 +162,12 @@ class Gate:
             return self._dropped(statement, user)
         cursor = self._public()
         with self._timed(cursor), seats.taken(cursor, Seat(user=user, inside=self._inside, permits=self)):
-            here.result = self._computed(cursor, statement)
+            try:
+                here.result = self._computed(cursor, statement)
+            except BaseException:
+                if statement.kind in {"table", "view"} and statement.target is not None:
+                    self._owners.release(statement.target, user)  # the name, unless there is such a table
+                raise
         return exp.select("*").from_(_result(here.result).tree()).sql("duckdb")
 
     def _dropped(self, statement: Statement, user: str) -> str:
@@ -253,6 +261,17 @@ def _check_call(function: str, values: Mapping[str, Any]) -> None:
         if parameter.is_curators and given.get(parameter.name) is not None:
             what = f"{parameter.name} ({given[parameter.name]!r}) is the curator's alone, and is not taken from users"
             raise refuse(OptionError, function, what, "leave it out")
+
+
+def _outputs(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The outputs that a release is to write, each with the tables that it may be named after."""
+    named = values.get("options", {}).get("output")
+    asked = values["private_table"]
+    tables = [catalog.split_name(each)[-1] for each in (asked if isinstance(asked, list) else [asked]) if each]
+    if named is None:
+        yield from ((exp.to_identifier(f"{table}_synthetic", quoted=True).sql("duckdb"), [table]) for table in tables)
+    elif isinstance(named, str) and named:
+        yield named, tables
 
 
 def _cause(error: duckdb.Error) -> str:

@@ -27,6 +27,8 @@ SERVER = "server"
 """What refusals of a statement begin with."""
 RESULTS = "__mwem_results"
 """The hidden database that results wait in until their client has fetched them."""
+OWNERS = "mwem_server"
+"""The schema of what the server notes about its users."""
 LONGEST = 4_000_000
 """Characters of a statement. Larger: more time to read one."""
 PARSE_SECONDS = 2.0
@@ -41,7 +43,7 @@ _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error"}
 # Functions of DuckDB's that are left out: they read settings, variables and plans, or take time.
 _LEFT_OUT = {
     "getvariable", "current_setting", "json_serialize_plan", "pg_sleep", "get_block_size", "duckdb_logs_parsed",
-    "duckdb_profiling_settings",
+    "duckdb_profiling_settings", "txid_current",
 }  # fmt: skip
 # What the binder knows under a name that the catalog does not list.
 _BINDERS = {
@@ -98,6 +100,8 @@ class Reader:
         if len(text) > LONGEST:
             what = f"the statement has {len(text):,} characters, more than {LONGEST:,}"
             raise refuse(OptionError, SERVER, what, "put what is long into a table of yours, row by row")
+        if "\0" in text:  # some of DuckDB's functions end there
+            raise refuse(OptionError, SERVER, "the statement has a NUL character", "leave it out")
         con = self._con.cursor()
         try:
             statements = con.extract_statements(text)
@@ -357,8 +361,12 @@ def _check_function(name: str, *, is_table: bool) -> Iterator[str]:
 
 
 def _check_table(node: dict[str, Any]) -> None:
-    if fold(node.get("catalog_name", "")) == RESULTS or fold(node.get("schema_name", "")) == RESULTS:
+    catalog, schema = fold(node.get("catalog_name", "")), fold(node.get("schema_name", ""))
+    if RESULTS in {catalog, schema}:
         raise refuse(TableError, SERVER, "results of others are not read", "run the query yourself")
+    if schema == OWNERS:
+        what = f"table ({node['table_name']!r}) is the server's, and says who its users are"
+        raise refuse(TableError, SERVER, what, "FROM duckdb_tables() lists what is published")
     if fold(node.get("table_name", "")) in _VIEWS:
         what = f"view ({node['table_name']!r}) shows the server itself"
         raise refuse(TableError, SERVER, what, "FROM duckdb_tables() lists what is published")
