@@ -61,7 +61,8 @@ FLOORS = (
     ("algebra", "platform"), ("errors", "language"),
 )  # fmt: skip
 DOORS = {
-    "surface": "SQL functions and Python API", "server": "analysts' statements, users", "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
+    "surface": "SQL functions and Python API", "server": "analysts' statements, users",
+    "cli": "the shell", "dbt": "a plugin of dbt-duckdb",
     "reporting": "a page and files for people", "explain": "the plan in words, compare",
     "releases": "plan, run, store, answer",
     "judge": "how far answers may be off", "loop": "the loop, what it measures", "synthesis": "rows from the state",

@@ -224,7 +224,7 @@ CREATE OR REPLACE MACRO mwem_suggest_domain(private_table) AS TABLE
 COMMENT ON MACRO TABLE mwem_suggest_domain IS 'NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in the first row: the domain table, marginals, the release.
 
 Example: SELECT any_value(script) FROM mwem_suggest_domain(''adult'')  ->  -- NOT PRIVATE. ... CREATE OR REPLACE TABLE adult_domain ...
-Cost: no epsilon; reads private rows, and the ledger notes it
+Cost: no epsilon; reads private rows; the ledger notes it
 
 private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source.
 
@@ -543,7 +543,7 @@ seed := NULL  The same number draws the same rows again. It has no part in priva
 
 -> <column> its type  A column for each of the release.';
 
-CREATE OR REPLACE MACRO mwem_report(output, path := NULL, compare := NULL) AS TABLE
+CREATE OR REPLACE MACRO mwem_report(output, path, compare := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_report(
         to_json({"output": "output"::VARCHAR, "path": "path"::VARCHAR, "compare": "compare",
@@ -561,7 +561,7 @@ Example: CALL mwem_report(''adult_synthetic'', ''report.html'')  ->  report.html
 Cost: nothing; with compare it reads private rows, and the ledger notes it
 
 output  The output of a release by its name, as text: ''adult_synthetic''.
-path := NULL  The file to write: ''report.html''. NULL: none, and the page is in the result.
+path  The file to write: ''report.html''. NULL: none, and the page is in the result.
 compare := NULL  The private table by its name: true answers beside the released ones. NOT PRIVATE.
 
 -> file VARCHAR  What was written.

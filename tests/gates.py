@@ -12,7 +12,7 @@ import duckdb
 from mwem_sql.platform import seats
 from mwem_sql.platform.session import Session, cursors, instance
 from mwem_sql.server.gate import Gate
-from mwem_sql.server.limits import Limits
+from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.serve import ATTACH_HIDDEN
 from mwem_sql.server.statements import RESULTS
 from mwem_sql.server.users import Users
@@ -62,7 +62,7 @@ class World:
 
 
 def world(
-    private: duckdb.DuckDBPyConnection, public: duckdb.DuckDBPyConnection, folder: Path, limits: Limits,
+    private: duckdb.DuckDBPyConnection, public: duckdb.DuckDBPyConnection, folder: Path, limits: ServerLimits, *,
     names: Sequence[str] = ("anna", "bert"), tables: str = PRIVATE,
 ) -> World:  # fmt: skip
     private.execute(tables)

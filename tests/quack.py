@@ -20,7 +20,9 @@ from typing import Any
 from environments import ROOT, environment, run
 
 VERSION = "1.5.5"
-PACKAGES = [f"{name}=={VERSION}" for name in ("duckdb", "duckdb-cli", "duckdb-extension-quack", "duckdb-extension-httpfs")]
+PACKAGES = [
+    f"{name}=={VERSION}" for name in ("duckdb", "duckdb-cli", "duckdb-extension-quack", "duckdb-extension-httpfs")
+]
 TIMEOUT = 120.0
 
 

@@ -194,7 +194,9 @@ class World:
 
 
 @contextmanager
-def served(folder: Path, *, users: Iterable[str] = ("anna", OTHER), cap: float = 3.0, **limits: object) -> Iterator[World]:
+def served(
+    folder: Path, *, users: Iterable[str] = ("anna", OTHER), cap: float = 3.0, **limits: object
+) -> Iterator[World]:
     world = World(folder, users=users, cap=cap).start(**limits)
     try:
         yield world

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
@@ -104,6 +104,7 @@ class Cap:
     unit: str | None = None
     rows_per_unit: int | None = 1
     unit_id: str = ""
+    _: KW_ONLY
     user: str | None = None
     every: str | None = None
     opened: datetime | None = None

@@ -17,7 +17,7 @@ from fractions import Fraction
 import duckdb
 
 from mwem_sql.accounting import journal
-from mwem_sql.accounting.accounts import Books, Identity, TableCarrier, identity_of, moved_keys, unit_key
+from mwem_sql.accounting.accounts import Books, Identity, identity_of, moved_keys, unit_key
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
 from mwem_sql.accounting.journal import NAME, Journal
 from mwem_sql.boundary.relations import Relation
@@ -224,7 +224,7 @@ class Ledger:
         if cap.user is None:
             cap.check_replaces(self.identity.table.table, self.cap, self.charges)
         account = self._open_account(con)
-        journal.append(con, self.home, _cap_line(cap, account, self._first_name(account)))
+        journal.append(con, self.home, cap_line(cap, account, self._first_name(account)))
 
     def set_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> Ledger:
         """Declare the column that the account is partitioned by, or take that back; the ledger as it is then.
@@ -248,7 +248,7 @@ class Ledger:
         elif self.partition is None:
             return
         account = self._open_account(con)
-        journal.append(con, self.home, line | {"account": account, **_named(self._first_name(account))})
+        journal.append(con, self.home, line | {"account": account, **columns_of_key(self._first_name(account))})
 
     def _check_whole(self) -> None:
         if self.journal.fault is not None:
@@ -306,7 +306,7 @@ class Ledger:
         """Write down the caps whose window has passed as new ones; whether there were any."""
         caps = [(self.account, self.cap), *((account, cap) for account, _, cap in self._caps_of(user))]
         lines = [
-            _cap_line(cap, account, ("", "", "") if account is None else self._first_name(account))
+            cap_line(cap, account, ("", "", "") if account is None else self._first_name(account))
             for account, cap in caps
             if cap is not None and cap != self.journal.cap_as_written(account, cap.user)
         ]
@@ -318,11 +318,6 @@ class Ledger:
         present = self.journal.cap(self.account, cap.user)
         assert present is not None
         return Balance.of(present, self.journal.charges_of(self.account, present))
-
-    def balance_of(self, user: str) -> Balance | None:
-        """What a user's caps leave them of this table: of several, the one with least; None without any."""
-        balances = [Balance.of(cap, self.journal.charges_of(account, cap)) for account, _, cap in self._caps_of(user)]
-        return min(balances, key=lambda each: each.epsilon_left or 0.0, default=None)
 
     def _refused(self, what: str, hint: str) -> MwemError:
         return refuse(BudgetError, RELEASE, f"table ({self.identity.table}) {what}", hint)
@@ -362,7 +357,7 @@ class Ledger:
 
     def _give_keys(self, con: duckdb.DuckDBPyConnection, accounts: dict[Key, str]) -> None:
         """Let keys belong to an account, or to a unit of one, from now on."""
-        lines = [{"event": "key", "account": account, **_named(each)} for each, account in accounts.items()]
+        lines = [{"event": "key", "account": account, **columns_of_key(each)} for each, account in accounts.items()]
         if lines:
             journal.append(con, self.home, *lines)
 
@@ -378,7 +373,13 @@ class Ledger:
     ) -> str:  # fmt: skip
         """Write an entry, and return its id. A note has no charge."""
         entry = uuid.uuid4().hex
-        line: Row = {"event": "entry", "entry": entry, **_named(self._name), "account": account, "output": output}
+        line: Row = {
+            "event": "entry",
+            "entry": entry,
+            **columns_of_key(self._name),
+            "account": account,
+            "output": output,
+        }
         if charge is None:
             line |= _numbers(Fraction(0), Fraction(0))
             line |= {"rho_exact": "0", "failure_exact": "0", "rows_per_unit": 1, "unit_is_computed": False}
@@ -407,28 +408,12 @@ class Ledger:
         metadata.prepare(con, self.home, "ledger.sql")
 
 
-def _cap_line(cap: Cap, account: str | None, name: Key) -> Row:
+def cap_line(cap: Cap, account: str | None, name: Key) -> Row:
     return {
-        "event": "cap", "account": account, **_named(name), **_numbers(cap.budget.epsilon, cap.budget.delta),
+        "event": "cap", "account": account, **columns_of_key(name), **_numbers(cap.budget.epsilon, cap.budget.delta),
         "unit": cap.unit, "rows_per_unit": cap.rows_per_unit, "unit_id": cap.unit_id, "user_name": cap.user,
         "every": cap.every, "opened": cap.opened, "since": cap.since,
     }  # fmt: skip
-
-
-def set_cap_of_user(con: duckdb.DuckDBPyConnection, home: str, cap: Cap) -> Balance:
-    """Set or replace a user's cap on all tables of a ledger together; what is left under it."""
-
-    def write() -> None:
-        before = journal.read_all(con)[home]
-        following = cap.following(before.cap(None, cap.user), before.moment)
-        journal.append(con, home, _cap_line(following, None, ("", "", "")))
-
-    metadata.prepare(con, home, "ledger.sql")
-    journal.committed(con, write)
-    after = journal.read_all(con)[home]
-    present = after.cap(None, cap.user)
-    assert present is not None
-    return Balance.of(present, after.charges_of(None, present))
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
@@ -460,49 +445,12 @@ def read_ledger(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place
     return Ledger(home, identity, books)
 
 
-def set_policy(con: duckdb.DuckDBPyConnection, home: str, *, require_caps: bool) -> None:
-    """Write down that releases from tables of this database need a cap from now on, or no longer do."""
-    metadata.prepare(con, home, "ledger.sql")
-    journal.committed(con, lambda: journal.append(con, home, {"event": "policy", "require_caps": require_caps}))
-
-
-def requires_caps(con: duckdb.DuckDBPyConnection, home: str) -> bool:
-    """Whether the policy of a database requires caps."""
-    journals = journal.read_all(con)
-    return home in journals and journals[home].requires_caps
-
-
-def set_public(con: duckdb.DuckDBPyConnection, table: Name) -> None:
-    """Write down that all rows of a table are public, by the curator's word; refused of a table with an account."""
-    ledger = Ledger(table.database, Identity(table=table, names=((_key(table),),), carrier=TableCarrier(table)))
-
-    def write() -> None:
-        if catalog.public_marks(con, table).get(table) in ledger.at(con).journal.public:
-            return
-        if ledger.at(con).account is not None or any(column.id for column in catalog.columns(con, table)):
-            what = f"table ({table}) was charged, capped or named as a unit, so that it is private"
-            hint = f"if its rows are public all the same, copy them: CREATE TABLE {table.table}_public AS FROM "
-            raise refuse(
-                BudgetError, "mwem_public", what, f"{hint}{table.table}; CALL mwem_public('{table.table}_public')"
-            )
-        mark = uuid.uuid4().hex[:16]
-        journal.append(con, table.database, {"event": "public", "entry": mark, **_named(_key(table))})
-        catalog.mark_public(con, table, mark)
-
-    metadata.prepare(con, table.database, "ledger.sql")
-    journal.committed(con, write)
-
-
-def _key(table: Name) -> Key:
-    return key("", table.schema, table.table)
-
-
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
     marks = identity.marks(con)  # first: the journals that are read after it have its accounts, whoever opens one now
     return Books(journal.read_all(con), marks)
 
 
-def _named(name: Key) -> Row:
+def columns_of_key(name: Key) -> Row:
     return dict(zip(NAME, name, strict=True))
 
 

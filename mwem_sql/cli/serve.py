@@ -21,7 +21,7 @@ from urllib.request import urlopen
 import duckdb
 
 from mwem_sql.errors import MwemError
-from mwem_sql.server.limits import Limits
+from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.serve import LISTEN, Server, serve
 from mwem_sql.server.users import Users
 
@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
     add("--setup", metavar="FILE", help="SQL for the private side, at the start and at SIGHUP: caps, sources")
     add("--allow-other-hosts", action="store_true", help="listen on an address that is not this machine's own")
     add("--health", action="store_true", help="say whether a server answers at --listen, and leave: 0 or 1")
-    for each in fields(Limits):
+    for each in fields(ServerLimits):
         add(f"--{each.name.replace('_', '-')}", type=type(each.default), default=each.default, help=f"({each.default})")
     options = parser.parse_args(arguments)
     if options.health:
@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
             parser.error(f"the following arguments are required: --{name}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     setup = Path(options.setup).read_text(encoding="utf-8") if options.setup else ""
-    limits = Limits(**{each.name: getattr(options, each.name) for each in fields(Limits)})
+    limits = ServerLimits(**{each.name: getattr(options, each.name) for each in fields(ServerLimits)})
     with serve(
         options.private, options.public, options.users, listen=options.listen, setup=setup, limits=limits,
         allow_other_hosts=options.allow_other_hosts,
@@ -73,7 +73,7 @@ def wait(server: Server, setup: str | None) -> int:
 
     for number in wanted:
         signal.signal(number, note)
-    print(told(server), flush=True)
+    print(pasted(server), flush=True)
     notify("READY=1")
     while True:
         woken.wait()
@@ -93,7 +93,7 @@ def wait(server: Server, setup: str | None) -> int:
     return 0 if is_done else 1
 
 
-def told(server: Server) -> str:
+def pasted(server: Server) -> str:
     """What an analyst pastes into any DuckDB."""
     lines = [
         f"serving {server.listen} to {len(server.users)} users. An analyst pastes into any DuckDB:",
@@ -142,14 +142,14 @@ def users(arguments: list[str]) -> int:
         if command != "list":
             sub.add_argument("name", help="lower-case letters, digits and _")
     options = parser.parse_args(arguments)
-    known = Users(options.users)
+    file = Users(options.users)
     if options.command == "add":
-        print(known.add(options.name))
+        print(file.add(options.name))
     elif options.command == "remove":
-        known.remove(options.name)
+        file.remove(options.name)
     else:
-        known.reload()
-        print(*known.names, sep="\n")
+        file.reload()
+        print(*file.names, sep="\n")
     if options.command != "list":
         print("A server that runs reads the file again on SIGHUP: kill -HUP its process.", file=sys.stderr)
     return 0

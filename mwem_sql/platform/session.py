@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import duckdb
 from sqlglot import exp
@@ -35,6 +35,7 @@ class Session:
     fresh: Callable[[], duckdb.DuckDBPyConnection]
     place: Place
     settings: Mapping[str, object]
+    _: KW_ONLY
     inside: Session | None = None
     user: str | None = None
 

@@ -30,9 +30,17 @@ from mwem_sql.platform.seats import Seat
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import ddl
 from mwem_sql.server import published
-from mwem_sql.server.limits import Limits, Slots
+from mwem_sql.server.limits import ServerLimits, Slots
 from mwem_sql.server.owners import Owners
-from mwem_sql.server.statements import FILL_END, RESULTS, SERVER, Reader, Statement, created, for_curators
+from mwem_sql.server.statements import (
+    FILL_END,
+    RESULTS,
+    SERVER,
+    ClientStatement,
+    StatementReader,
+    created,
+    for_curators,
+)
 from mwem_sql.server.users import User, Users
 from mwem_sql.surface.spec import FUNCTIONS
 
@@ -63,17 +71,21 @@ class Gate:
         inside: Session,
         database: str,
         users: Users,
-        limits: Limits,
+        limits: ServerLimits,
         private_tables: Callable[[], list[str]],
         active: Callable[[], set[str]],
+        keep_seconds: float = KEEP_SECONDS,
     ) -> None:
         """`active` are the ids of the connections that Quack has."""
+        self._keep_seconds = keep_seconds
         self._public, self._inside, self._database = public, inside, database
         self._users, self._limits, self._active = users, limits, active
-        self._reader = Reader(database)
+        self._reader = StatementReader(database)
         self._owners = Owners(public, private_tables, limits.tables_per_user)
         self._releases = Slots(limits.releases_at_once)
         self._statements = Slots(10**6)
+        self._of_users: dict[str, Slots] = {}
+        self._running: set[duckdb.DuckDBPyConnection] = set()
         self._connections: dict[str, Connection] = {}
         self._results: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -105,7 +117,11 @@ class Gate:
         try:
             if self._is_closed.is_set():
                 raise refuse(OptionError, SERVER, "the server is being stopped", "ATTACH it again in a while")
-            with self._statements.one(PermissionError()):
+            what = f"{self._limits.statements_per_user} statements of yours run already"
+            with (
+                self._statements.one(PermissionError()),
+                self._statements_of(here.user.name).one(refuse(OptionError, SERVER, what, "wait for one to end")),
+            ):
                 return self._run(here, self._reader.read(text))
         except (MwemError, duckdb.Error) as error:
             if text.endswith(FILL_END):  # rows that come after it would be written whatever is given back
@@ -118,6 +134,12 @@ class Gate:
         is_done = self._statements.wait_until_free(seconds)
         self._reader.close()
         return is_done
+
+    def interrupt(self) -> None:
+        """Stop the statements that run. What is charged goes on: a call of ours does not notice."""
+        with self._lock:
+            for cursor in self._running:
+                cursor.interrupt()
 
     @contextmanager
     def running(self, user: str, function: str, values: Mapping[str, Any], rows: int) -> Iterator[None]:
@@ -148,7 +170,7 @@ class Gate:
         """Let private tables' names answer from their releases."""
         published.refresh(self._public(), self._database)
 
-    def _run(self, here: Connection, statement: Statement) -> str:
+    def _run(self, here: Connection, statement: ClientStatement) -> str:
         self._drop(here)
         user = here.user.name
         if statement.target is not None:
@@ -170,7 +192,7 @@ class Gate:
                 raise
         return exp.select("*").from_(_result(here.result).tree()).sql("duckdb")
 
-    def _dropped(self, statement: Statement, user: str) -> str:
+    def _dropped(self, statement: ClientStatement, user: str) -> str:
         """A table is dropped at once, so that its name is free: on a connection of ours."""
         cursor = self._public()
         with self._timed(cursor):
@@ -179,7 +201,7 @@ class Gate:
         self._owners.release(statement.target, user)
         return _nothing()
 
-    def _computed(self, cursor: duckdb.DuckDBPyConnection, statement: Statement) -> str:
+    def _computed(self, cursor: duckdb.DuckDBPyConnection, statement: ClientStatement) -> str:
         """Run a statement, and keep its result; the name of the table that it is in."""
         name = f"r_{secrets.token_hex(16)}"
         with self._lock:
@@ -217,6 +239,8 @@ class Gate:
         timer = threading.Timer(self._limits.statement_seconds, stop)
         timer.daemon = True
         timer.start()
+        with self._lock:
+            self._running.add(cursor)
         try:
             yield
         except duckdb.Error:
@@ -226,11 +250,17 @@ class Gate:
             hint = "ask for less; a release that it made is stored, and the same CALL returns it at no cost"
             raise refuse(OptionError, SERVER, what, hint) from None
         finally:
+            with self._lock:
+                self._running.discard(cursor)
             timer.cancel()
+
+    def _statements_of(self, user: str) -> Slots:
+        with self._lock:
+            return self._of_users.setdefault(user, Slots(self._limits.statements_per_user))
 
     def _drop(self, here: Connection) -> None:
         """The last result of a connection, and those that nobody fetched. Who reads one keeps reading it."""
-        late = time.monotonic() - KEEP_SECONDS
+        late = time.monotonic() - self._keep_seconds
         with self._lock:
             names = {name for name, moment in self._results.items() if moment < late}
             if here.result in self._results:

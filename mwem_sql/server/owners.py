@@ -20,9 +20,12 @@ from mwem_sql.language.dialect import fold
 from mwem_sql.platform import catalog
 from mwem_sql.platform.catalog import Place
 from mwem_sql.platform.session import transaction
-from mwem_sql.server.statements import OWNERS, SERVER
+from mwem_sql.server.statements import OWNERS_SCHEMA, SERVER
 
-_OWNERS = exp.table_("owners", db=OWNERS, quoted=True)
+_OWNERS = exp.table_("owners", db=OWNERS_SCHEMA, quoted=True)
+_TABLE = """
+    CREATE SCHEMA IF NOT EXISTS mwem_server;
+    CREATE TABLE IF NOT EXISTS mwem_server.owners (table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL)"""
 _ENDINGS = ("", "_synthetic", "_domain", "_rules", "_known")
 
 
@@ -36,9 +39,7 @@ class Owners:
         self._public, self._reserved, self._most, self._lock = public, reserved, most, threading.Lock()
         self._outputs: Counter[str] = Counter()
         con = public()
-        con.execute(f"CREATE SCHEMA IF NOT EXISTS {exp.to_identifier(OWNERS, quoted=True).sql('duckdb')}")
-        columns = "table_name VARCHAR PRIMARY KEY, user_name VARCHAR NOT NULL"
-        con.execute(f"CREATE TABLE IF NOT EXISTS {_OWNERS.sql('duckdb')} ({columns})")
+        con.execute(_TABLE)
         rows = con.execute(exp.select("*").from_(_OWNERS).sql("duckdb")).fetchall()
         self._owners: dict[str, str] = dict(rows)
         for table, user in rows:  # those that were never made, or dropped by the curator

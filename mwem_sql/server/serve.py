@@ -9,6 +9,7 @@ Owns the life of both: opening, locking, reloading, stopping. Must not read a st
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +27,9 @@ from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.sandbox import set_statement
 from mwem_sql.platform.session import Session, cursors, instance
 from mwem_sql.server.gate import Gate
-from mwem_sql.server.limits import Limits
-from mwem_sql.server.statements import RESULTS
+from mwem_sql.server.limits import ServerLimits
+from mwem_sql.server.memory import Watch
+from mwem_sql.server.statements import DEPTH, RESULTS
 from mwem_sql.server.users import Users
 from mwem_sql.surface.register import register
 
@@ -37,8 +39,8 @@ _AUTHENTICATE, _AUTHORIZE = "_mwem_authenticate", "_mwem_authorize"
 ATTACH_HIDDEN = "ATTACH ':memory:' AS {} (HIDDEN)"
 """How a database is attached that no list of databases or tables shows."""
 _LOCKED = {
-    "autoload_known_extensions": False, "autoinstall_known_extensions": False, "python_enable_replacements": False,
-    "enable_external_access": False, "lock_configuration": True,
+    "autoload_known_extensions": False, "autoinstall_known_extensions": False, "enable_external_access": False,
+    "lock_configuration": True,
 }  # fmt: skip
 
 _log = logging.getLogger("mwem_sql")
@@ -49,10 +51,11 @@ class Server:
 
     def __init__(
         self, private: duckdb.DuckDBPyConnection, public: duckdb.DuckDBPyConnection, gate: Gate, users: Users,
-        *, listen: str, setup: str, limits: Limits,
+        *, listen: str, setup: str, limits: ServerLimits,
     ) -> None:  # fmt: skip
         self.private, self.public, self.listen = private, public, listen
         self._gate, self._users, self._setup, self._limits = gate, users, setup, limits
+        self._memory = Watch(_bytes(limits.process_memory), gate.interrupt)
         self._is_stopped = False
 
     @property
@@ -75,6 +78,7 @@ class Server:
             return True
         self._is_stopped = True
         is_done = self._gate.close(self._limits.grace_seconds)
+        self._memory.close()
         with suppress(duckdb.Error):
             self.public.cursor().execute("CALL quack_stop(?)", [self.listen])
         for con in (self.public, self.private):
@@ -96,19 +100,19 @@ class Server:
 
 def serve(
     private: str | Path, public: str | Path, users: str | Path, *, listen: str = LISTEN, setup: str = "",
-    limits: Limits | None = None, allow_other_hosts: bool = False, **more: Any,
+    limits: ServerLimits | None = None, allow_other_hosts: bool = False, **more: Any,
 ) -> Server:  # fmt: skip
     """Serve releases of a private database's tables to users with tokens, over DuckDB's protocol Quack.
 
     `private` and `public` are DuckDB files; `setup` is SQL that runs on the private side, at the start and at each
-    reload: caps, sources. `limits` are a `Limits`, or its fields as keywords. Only this machine can connect unless
-    `allow_other_hosts`: others come through a proxy that speaks TLS.
+    reload: caps, sources. `limits` are a `ServerLimits`, or its fields as keywords. Only this machine can connect
+    unless `allow_other_hosts`: others come through a proxy that speaks TLS.
     """
-    limits = limits or Limits(**more)
+    limits = limits or ServerLimits(**more)
     if Path(private).resolve() == Path(public).resolve():
         what = f"public ({str(public)!r}) is the private file itself"
         raise refuse(OptionError, "serve", what, "name another file: it is made if it is not there")
-    known = Users.of(users)
+    file = Users.of(users)
     inner = register(duckdb.connect(str(private)))
     try:
         outer = _public(public, limits)
@@ -120,12 +124,12 @@ def serve(
         public_cursors = cursors(outer.cursor())  # calls make theirs of the other
         assert key is not None
         gate = Gate(
-            public=public_cursors, inside=inside, database=Session.of(outer).place.database, users=known, limits=limits,
+            public=public_cursors, inside=inside, database=Session.of(outer).place.database, users=file, limits=limits,
             private_tables=lambda: _tables(inside), active=lambda: _active(public_cursors()),
         )  # fmt: skip
         seats.serve(key)
         _define(outer, gate)
-        server = Server(inner, outer, gate, known, listen=listen, setup=setup, limits=limits)
+        server = Server(inner, outer, gate, file, listen=listen, setup=setup, limits=limits)
         server._set_up()  # noqa: SLF001
         gate.publish()
         outer.execute(
@@ -142,13 +146,18 @@ def serve(
     return server
 
 
-def _public(path: str | Path, limits: Limits) -> duckdb.DuckDBPyConnection:
+def _public(path: str | Path, limits: ServerLimits) -> duckdb.DuckDBPyConnection:
     """The public instance, with Quack, and with a hidden place for results."""
-    con = duckdb.connect(str(path), config={"memory_limit": limits.memory, "threads": limits.threads})
+    # Replacements are a setting of each connection: one that is given here is that of all.
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": limits.memory, "threads": limits.threads, "python_enable_replacements": "false",
+    }  # fmt: skip
+    con = duckdb.connect(str(path), config=config)
     try:
         for extension in EXTENSIONS:
             load(con, extension)
         con.execute("SET temp_directory = ''")
+        con.execute(set_statement("max_expression_depth", DEPTH).replace("SET ", "SET GLOBAL ", 1))
         con.execute(ATTACH_HIDDEN.format(dialect.quoted(RESULTS)))
         return register(con)
     except BaseException:
@@ -182,6 +191,15 @@ def _define(con: duckdb.DuckDBPyConnection, gate: Gate) -> None:
     con.create_function(_AUTHORIZE, gate.authorize, [text] * 2, text, side_effects=True)
     for setting, function in (("authentication", _AUTHENTICATE), ("authorization", _AUTHORIZE)):
         con.execute(set_statement(f"quack_{setting}_function", function).replace("SET ", "SET GLOBAL ", 1))
+
+
+def _bytes(text: str) -> int:
+    """A size as DuckDB writes it: 2GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        what = f"process_memory ({text!r}) must be a size"
+        raise refuse(OptionError, "mwem-sql serve", what, "write it as DuckDB does: 8GB")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def _active(public: duckdb.DuckDBPyConnection) -> set[str]:

@@ -27,16 +27,21 @@ SERVER = "server"
 """What refusals of a statement begin with."""
 RESULTS = "__mwem_results"
 """The hidden database that results wait in until their client has fetched them."""
-OWNERS = "mwem_server"
+OWNERS_SCHEMA = "mwem_server"
 """The schema of what the server notes about its users."""
 LONGEST = 4_000_000
 """Characters of a statement. Larger: more time to read one."""
 PARSE_SECONDS = 2.0
 """Seconds that DuckDB may take to make the columns of a CREATE TABLE in an empty instance."""
+DEPTH = 250
+"""How deep an expression may be. Larger: more of a thread's stack."""
+DOUBLES = {"->": 8, "lambda": 2}
+"""How deep these may stand in each other: DuckDB binds both sides of an arrow twice, and runs a function within a
+function for all elements of all lists at once. One more: twice the time, or a list's length times as much."""
 FILL = re.compile(r'INSERT INTO (?:"(?:[^"]|"")*"|\w+)\.(?:"(?:[^"]|"")*"|\w+) VALUES \(NULL\)')
 """What Quack asks for before rows that a client sends are written to a table. It is never run then."""
 FILL_END = " VALUES (NULL)"
-"""How all of these texts end, those of tables whose names are not as `FILL` has them included: `.t`, without a schema."""
+"""How all of these texts end, also of names that are not as `FILL` has them: `.t`, without a schema."""
 
 # DuckDB's own functions that are not pure functions of their arguments, and are harmless.
 _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error"}
@@ -44,6 +49,8 @@ _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error"}
 _LEFT_OUT = {
     "getvariable", "current_setting", "json_serialize_plan", "pg_sleep", "get_block_size", "duckdb_logs_parsed",
     "duckdb_profiling_settings", "txid_current",
+    # Without an end that an interrupt reaches, or with an end that is the process's: time squared, and recursion.
+    "levenshtein", "editdist3", "damerau_levenshtein", "json_structure", "json_group_structure",
 }  # fmt: skip
 # What the binder knows under a name that the catalog does not list.
 _BINDERS = {
@@ -66,7 +73,7 @@ _IDENTIFIER = re.compile(r'"((?:[^"]|"")*)"|(\w+)')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statement:
+class ClientStatement:
     """A statement that may run. `text` is all of it, but for a CREATE TABLE AS only the SELECT.
 
     `target` is the table of `main` that it writes, `calls` the functions of ours in it. `replaces`: CREATE OR REPLACE.
@@ -79,23 +86,23 @@ class Statement:
     calls: frozenset[str] = frozenset()
 
 
-class Reader:
+class StatementReader:
     """Reads statements with an instance of its own, in which there is nothing."""
 
-    def __init__(self, database: str) -> None:
-        self._database = database
+    def __init__(self, database: str, seconds: float = PARSE_SECONDS) -> None:
+        self._database, self._seconds = database, seconds
         self._con = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": "", "memory_limit": "512MB"})
         self._con.execute(
             """SET enable_external_access = false; SET autoload_known_extensions = false;
                SET autoinstall_known_extensions = false; SET python_enable_replacements = false;
-               SET lock_configuration = true"""
+               SET max_expression_depth = 250; SET lock_configuration = true"""
         )
         self._lock = threading.Lock()
 
     def close(self) -> None:
         self._con.close()
 
-    def read(self, text: str) -> Statement:
+    def read(self, text: str) -> ClientStatement:
         """What a text is; refused if it is no statement that an analyst may run."""
         if len(text) > LONGEST:
             what = f"the statement has {len(text):,} characters, more than {LONGEST:,}"
@@ -121,7 +128,7 @@ class Reader:
             head.expect("EXPLAIN")
             head.skips("ANALYZE")
             inner = self._select(con, head.rest)
-            return Statement(kind="explain", text=text, calls=inner.calls)
+            return ClientStatement(kind="explain", text=text, calls=inner.calls)
         if kind == "TRANSACTION":
             return self._transaction(head)
         if kind == "CREATE":
@@ -134,27 +141,30 @@ class Reader:
             return self._drop(head)
         raise _refused(kind)
 
-    def _select(self, con: duckdb.DuckDBPyConnection, text: str) -> Statement:
+    def _select(self, con: duckdb.DuckDBPyConnection, text: str) -> ClientStatement:
         """A SELECT whose functions are all on the list."""
         rows = con.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-        tree = json.loads(rows[0][0])
+        try:
+            tree = json.loads(rows[0][0])
+            calls = frozenset() if tree["error"] else frozenset(_check(tree["statements"]))
+        except RecursionError:
+            raise refuse(OptionError, SERVER, "the statement is nested too deeply", "write it in steps") from None
         if tree["error"] or len(tree["statements"]) != 1:
             raise refuse(OptionError, SERVER, "this kind of statement is not run here", "write a plain SELECT")
-        calls = frozenset(_check(tree["statements"][0]))
         node = tree["statements"][0]["node"]
         is_show = (node.get("from_table") or {}).get("type") == "SHOW_REF"
-        return Statement(kind="show" if is_show else "query", text=text, calls=calls)
+        return ClientStatement(kind="show" if is_show else "query", text=text, calls=calls)
 
-    def _transaction(self, head: _Head) -> Statement:
+    def _transaction(self, head: _Head) -> ClientStatement:
         word = head.word()
         head.skips("TRANSACTION")
         if word not in {"BEGIN", "COMMIT", "ROLLBACK", "START", "ABORT", "END"} or head.rest.strip(" ;\n\t"):
             raise _refused("TRANSACTION")
-        return Statement(
+        return ClientStatement(
             kind="transaction", text={"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}.get(word, word)
         )
 
-    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
+    def _create(self, con: duckdb.DuckDBPyConnection, head: _Head) -> ClientStatement:
         head.expect("CREATE")
         replaces = head.skips("OR") and head.expect("REPLACE")
         kind = head.word()
@@ -174,19 +184,19 @@ class Reader:
                 what = f"view ({target!r}) calls {min(select.calls)}"
                 raise refuse(OptionError, SERVER, what, "make a table of its result: CREATE TABLE ... AS")
             made: _Kind = "view" if kind == "VIEW" else "table"
-            return Statement(kind=made, text=head.rest, target=target, replaces=replaces, calls=select.calls)
+            return ClientStatement(kind=made, text=head.rest, target=target, replaces=replaces, calls=select.calls)
         if kind == "VIEW":
             raise refuse(OptionError, SERVER, "a view's columns cannot be named here", "CREATE VIEW name AS SELECT ...")
-        return Statement(kind="columns", text=self._columns(head.rest, target, replaces=replaces), target=target)
+        return ClientStatement(kind="columns", text=self._columns(head.rest, target, replaces=replaces), target=target)
 
     def _columns(self, rest: str, target: str, *, replaces: bool) -> str:
         """A CREATE TABLE with the columns that DuckDB makes of what follows its name. Defaults are left out."""
         with self._lock, duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "128MB"}) as con:
             con.execute("SET python_enable_replacements = false; SET enable_external_access = false")
-            timer = threading.Timer(PARSE_SECONDS, con.interrupt)
+            timer = threading.Timer(self._seconds, con.interrupt)
             timer.start()
             try:
-                con.execute("\n".join(("CREATE TABLE made", rest)))
+                con.execute(created("TABLE", f"made {rest}"))
                 rows = con.execute(
                     "SELECT column_name, data_type, is_nullable FROM duckdb_columns() WHERE NOT internal"
                 ).fetchall()
@@ -200,19 +210,21 @@ class Reader:
         )
         return created("TABLE", f"{_main(target)} ({columns})", replaces=replaces)
 
-    def _insert(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> Statement:
+    def _insert(self, con: duckdb.DuckDBPyConnection, head: _Head, text: str) -> ClientStatement:
         head.expect("INSERT")
         head.expect("INTO")
         target = self._target(head)
         if FILL.fullmatch(text):
-            return Statement(kind="insert", text="", target=target)
+            return ClientStatement(kind="insert", text="", target=target)
         into = _main(target)
         if head.next() == "(" and head.names_follow():
             into = f"{into} ({', '.join(exp.to_identifier(name, quoted=True).sql('duckdb') for name in head.names())})"
         select = self._select(con, head.rest)
-        return Statement(kind="insert", text=f"INSERT INTO {into}\n{head.rest}", target=target, calls=select.calls)
+        return ClientStatement(
+            kind="insert", text=f"INSERT INTO {into}\n{head.rest}", target=target, calls=select.calls
+        )
 
-    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head) -> Statement:
+    def _delete(self, con: duckdb.DuckDBPyConnection, head: _Head) -> ClientStatement:
         head.expect("DELETE")
         head.expect("FROM")
         target = self._target(head)
@@ -221,9 +233,9 @@ class Reader:
             raise refuse(OptionError, SERVER, "DELETE takes a condition and nothing else", "DELETE FROM t WHERE ...")
         select = self._select(con, f"FROM {_main(target)}\n{rest}")
         delete = "\n".join((exp.delete(exp.table_(target, db="main", quoted=True)).sql("duckdb"), rest))
-        return Statement(kind="delete", text=delete, target=target, calls=select.calls)
+        return ClientStatement(kind="delete", text=delete, target=target, calls=select.calls)
 
-    def _drop(self, head: _Head) -> Statement:
+    def _drop(self, head: _Head) -> ClientStatement:
         head.expect("DROP")
         kind = head.word()
         if kind not in {"TABLE", "VIEW"}:
@@ -232,7 +244,7 @@ class Reader:
         target = self._target(head)
         if head.rest.strip(" ;\n\t"):
             raise refuse(OptionError, SERVER, "DROP takes one name and nothing else", "DROP TABLE name")
-        return Statement(
+        return ClientStatement(
             kind="drop", text=f"DROP {kind} {'IF EXISTS ' if exists else ''}{_main(target)}", target=target
         )
 
@@ -329,21 +341,32 @@ class _Head:
         return names
 
 
-def _check(node: Any, *, is_table: bool = False) -> Iterator[str]:
-    """The functions of ours that a tree calls; refused if it calls or reads what is not on a list."""
+def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """The functions of ours that a tree calls; refused if it calls or reads what is not on a list.
+
+    `within`: the arrows and lambdas that a node stands in.
+    """
     if isinstance(node, list):
         for each in node:
-            yield from _check(each)
+            yield from _check(each, within=within)
         return
     if not isinstance(node, dict):
         return
     name = node.get("function_name")
+    kind = "->" if name == "->" else str(node.get("type", "")).lower()
+    if kind in DOUBLES:
+        within = (*within, kind)
+        if within.count(kind) > DOUBLES[kind]:
+            what = f"{within.count(kind)} times {kind} within each other"
+            raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
+    if node.get("materialized") == "CTE_MATERIALIZE_NEVER":
+        raise refuse(OptionError, SERVER, "AS NOT MATERIALIZED is not run here", "leave NOT MATERIALIZED out")
     if isinstance(name, str):
         yield from _check_function(name, is_table=is_table)
     if node.get("type") == "BASE_TABLE":
         _check_table(node)
     for key, value in node.items():
-        yield from _check(value, is_table=key == "function" and node.get("type") == "TABLE_FUNCTION")
+        yield from _check(value, is_table=key == "function" and node.get("type") == "TABLE_FUNCTION", within=within)
 
 
 def _check_function(name: str, *, is_table: bool) -> Iterator[str]:
@@ -364,7 +387,7 @@ def _check_table(node: dict[str, Any]) -> None:
     catalog, schema = fold(node.get("catalog_name", "")), fold(node.get("schema_name", ""))
     if RESULTS in {catalog, schema}:
         raise refuse(TableError, SERVER, "results of others are not read", "run the query yourself")
-    if schema == OWNERS:
+    if schema == OWNERS_SCHEMA:
         what = f"table ({node['table_name']!r}) is the server's, and says who its users are"
         raise refuse(TableError, SERVER, what, "FROM duckdb_tables() lists what is published")
     if fold(node.get("table_name", "")) in _VIEWS:

@@ -76,8 +76,8 @@ class Users:
         """Whose token this is. One hash is made whoever it is, or is not: time does not tell which names there are."""
         user = self._users.get(token.partition(".")[0])
         with _ONE_AT_A_TIME:  # guesses take turns: memory is bounded, and so is how many there are in a second
-            known = (user or _nobody()).has(token)
-        return user if known else None
+            is_theirs = (user or _nobody()).has(token)
+        return user if is_theirs else None
 
     def add(self, name: str) -> str:
         """A new user, or a new token for one; the token, which is nowhere else."""

@@ -201,9 +201,7 @@ def sample(
     return _table("mwem_sample", locals())
 
 
-def report(
-    con: object, output: str, path: str | os.PathLike[str] | None = None, *, compare: str | None = None
-) -> pa.Table:
+def report(con: object, output: str, path: str | os.PathLike[str] | None, *, compare: str | None = None) -> pa.Table:
     return _table("mwem_report", locals())
 
 

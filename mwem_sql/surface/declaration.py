@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from textwrap import fill
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ class Parameter:
     default: str | None
     form: str
     words: str
+    _: KW_ONLY
     is_curators: bool = False
     """Whether a server refuses an analyst's call that gives it."""
 
@@ -235,6 +236,19 @@ RELEASE_OPTIONS = (
     Parameter("version", "NULL", TEXT, "A new version makes, and charges, a new release under the same output name."),
     Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false.",
               is_curators=True),
+)
+CAP = (
+    Parameter("epsilon", None, TEXT, "What all releases of the table may spend together."),
+    Parameter("delta", "0.0", TEXT, "0: epsilons are added up, and a release with a delta is refused. Above "
+                                    "0: everything is counted in rho (zCDP) and converted once at this delta."),
+    Parameter("unit", "NULL", VALUE, "Makes it a cap per person: every release of the table must give the "
+                                     "same unit. A table: a row of it and all rows that lead to it by keys."),
+    Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give. Not for a table "
+                                           "as unit: there each release says for itself."),
+    Parameter("user", "NULL", VALUE, "Makes it a cap on what this user of a server asks, beside the table's: "
+                                     "of the table, or of all tables where the table is NULL."),
+    Parameter("every", "NULL", VALUE, "'30 days', '12 hours': a cap that renews. Each window is a new cap by "
+                                      "your word: over k windows a table's rows are in for k times epsilon."),
 )
 QUERY = ResultColumn("query", "INTEGER", "The row of the workload, from 1.")
 QUERY_NAME = ResultColumn("name", "VARCHAR", "The query's name, or its text.")

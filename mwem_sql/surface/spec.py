@@ -9,7 +9,7 @@ from __future__ import annotations
 from mwem_sql.judge import grade
 from mwem_sql.releases import quantile
 from mwem_sql.releases.summary import SUMMARY_TYPES
-from mwem_sql.surface import attachments, bodies
+from mwem_sql.surface import attachments, bodies, counting
 from mwem_sql.surface import declaration as shared
 from mwem_sql.surface.declaration import JSON, TEXT, VALUE, Parameter, ResultColumn, SqlFunction, columns_of
 
@@ -91,8 +91,7 @@ _DECLARATIONS = (
     ),
     SqlFunction(
         name="mwem_suggest_domain", is_curators=True, body=bodies.suggest_domain,
-        section="Say what is possible and what is asked",
-        cost="no epsilon; reads private rows, and the ledger notes it",
+        section="Say what is possible and what is asked", cost="no epsilon; reads private rows; the ledger notes it",
         purpose="NOT PRIVATE: a domain read off the data, for a person to review. The column script has all of it, in "
                 "the first row: the domain table, marginals, the release.",
         example="SELECT any_value(script) FROM mwem_suggest_domain('adult')  ->  -- NOT PRIVATE. ... CREATE OR "
@@ -292,7 +291,7 @@ _DECLARATIONS = (
         example="CALL mwem_report('adult_synthetic', 'report.html')  ->  report.html, 91284, true",
         parameters=(
             shared.OUTPUT,
-            Parameter("path", "NULL", TEXT, "The file to write: 'report.html'. NULL: none, and the page is in the "
+            Parameter("path", None, TEXT, "The file to write: 'report.html'. NULL: none, and the page is in the "
                                             "result.", is_curators=True),
             Parameter("compare", "NULL", VALUE, "The private table by its name: true answers beside the released "
                                                 "ones. NOT PRIVATE.", is_curators=True),
@@ -358,27 +357,17 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_budget", is_curators=True, body=bodies.budget, section="Keep count", cost="nothing",
+        name="mwem_budget", is_curators=True, body=counting.budget, section="Keep count", cost="nothing",
         purpose="Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.",
         example="CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1",
         parameters=(
             shared.TABLE,
-            Parameter("epsilon", None, TEXT, "What all releases of the table may spend together."),
-            Parameter("delta", "0.0", TEXT, "0: epsilons are added up, and a release with a delta is refused. Above "
-                                            "0: everything is counted in rho (zCDP) and converted once at this delta."),
-            Parameter("unit", "NULL", VALUE, "Makes it a cap per person: every release of the table must give the "
-                                             "same unit. A table: a row of it and all rows that lead to it by keys."),
-            Parameter("rows_per_unit", "1", VALUE, "As many as every release of the table must give. Not for a table "
-                                                   "as unit: there each release says for itself."),
-            Parameter("user", "NULL", VALUE, "Makes it a cap on what this user of a server asks, beside the table's: "
-                                             "of the table, or of all tables where the table is NULL."),
-            Parameter("every", "NULL", VALUE, "'30 days', '12 hours': a cap that renews. Each window is a new cap by "
-                                              "your word: over k windows a table's rows are in for k times epsilon."),
+            *shared.CAP,
         ),
         columns=shared.BUDGET,
     ),
     SqlFunction(
-        name="mwem_partition", is_curators=True, body=bodies.partition, section="Keep count", cost="nothing",
+        name="mwem_partition", is_curators=True, body=counting.partition, section="Keep count", cost="nothing",
         purpose="Declares a column whose value never changes in a row, as a month: from then on releases of views that "
                 "say WHERE month = '2025-01' and WHERE month = '2025-02' cost the larger of the two, not both "
                 "together. Called again, it shows what is left for each month.",
@@ -402,13 +391,13 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_ledger", body=bodies.ledger, section="Keep count", cost="nothing",
+        name="mwem_ledger", body=counting.ledger, section="Keep count", cost="nothing",
         purpose="What was spent, by whom, when, on what, and what is left, over all attached databases.",
         example="FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...",
         columns=shared.LEDGER,
     ),
     SqlFunction(
-        name="mwem_policy", is_curators=True, body=bodies.policy, section="Keep count", cost="nothing",
+        name="mwem_policy", is_curators=True, body=counting.policy, section="Keep count", cost="nothing",
         purpose="Whether every private table of the current database needs a cap before it is released; shows it, or "
                 "sets it.",
         example="CALL mwem_policy(require_caps := true)  ->  census, true",
@@ -420,10 +409,9 @@ _DECLARATIONS = (
         ),
     ),
     SqlFunction(
-        name="mwem_public", is_curators=True, body=bodies.public, section="Keep count",
-        cost="nothing; the ledger notes it",
-        purpose="The curator's word that all rows of a table are public, so that private views may join it along its "
-                "key. Never for a table that was charged or capped.",
+        name="mwem_public", is_curators=True, body=counting.public, section="Keep count",
+        cost="nothing; the ledger notes it", purpose="The curator's word that all rows of a table are public, so that "
+                "private views may join it along its key. Never for a table that was charged or capped.",
         example="CALL mwem_public('icd_codes')  ->  census, main, icd_codes, true",
         parameters=(Parameter("public_table", None, TEXT, "The table. It must have a PRIMARY KEY or UNIQUE constraint "
                                                           "to be joined."),),

@@ -103,7 +103,9 @@ def test_a_cap_renews_and_the_journal_says_so(con: Connection, clock: Callable[[
     entries = con.execute("SELECT number FROM mwem.journal WHERE event = 'entry' ORDER BY number").fetchall()
     assert [opened - START for opened, _ in caps] == [timedelta(0), timedelta(days=30), timedelta(days=90)]
     assert [sum(number > since for (number,) in entries) for _, since in caps] == [3, 2, 1]
-    words = [row[0] for row in con.execute("SELECT action FROM mwem_ledger() WHERE action LIKE 'mwem_budget%'").fetchall()]
+    words = [
+        row[0] for row in con.execute("SELECT action FROM mwem_ledger() WHERE action LIKE 'mwem_budget%'").fetchall()
+    ]
     assert words[-1] == "mwem_budget: epsilon 1.0 to 1.0 every 30 days, from 2026-04-01 12:00 on"
 
 
@@ -138,7 +140,9 @@ def test_a_users_window_is_theirs(con: Connection, clock: Callable[[timedelta], 
     assert ledger(con).balance.epsilon_left == 7.0
 
 
-def test_what_is_charged_while_a_window_passes_counts_in_one(con: Connection, clock: Callable[[timedelta], None]) -> None:
+def test_what_is_charged_while_a_window_passes_counts_in_one(
+    con: Connection, clock: Callable[[timedelta], None]
+) -> None:
     """A journal is read at one moment: a charge is under the cap that it was checked against, and in its window."""
     con.execute("CALL mwem_budget('people', 1, every := '1 hour')")
     for hour in range(6):
@@ -150,7 +154,9 @@ def test_what_is_charged_while_a_window_passes_counts_in_one(con: Connection, cl
         assert ledger(con).balance.epsilon_left == 0.5
 
 
-@pytest.mark.parametrize("text", ["", "month", "30", "0 days", "-1 days", "1.5 days", "30 days or so", 7, "100000 days"])
+@pytest.mark.parametrize(
+    "text", ["", "month", "30", "0 days", "-1 days", "1.5 days", "30 days or so", 7, "100000 days"]
+)
 def test_a_time_that_is_none_is_refused(text: object) -> None:
     with pytest.raises(OptionError, match="must be a number of hours, days or weeks"):
         read_every(text)
@@ -172,4 +178,3 @@ def test_a_window_never_reaches_back() -> None:
         assert cap.renewed(START + passed, 99) is cap
     later = cap.renewed(START + timedelta(days=3, hours=5), 99)
     assert (later.opened, later.since) == (START + timedelta(days=3), 99)
-

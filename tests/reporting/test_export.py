@@ -228,7 +228,7 @@ def test_a_page_is_written_and_written_again(reported: Connection, tmp_path: Pat
     path = tmp_path / "report.html"
     for _ in range(2):
         (row,) = mwem_sql.report(reported, "people_synthetic", path).to_pylist()
-        assert row == {"file": str(path), "bytes": path.stat().st_size, "private": True}
+        assert row == {"file": str(path), "bytes": path.stat().st_size, "private": True, "page": None}
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 

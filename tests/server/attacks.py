@@ -148,7 +148,9 @@ def main() -> int:
         log = [each for each in leaks(world.log.read_text()) if each != OTHER]
     print(*result.wrong, sep="\n")
     print(f"slowest: {result.slowest[0]:.1f} s, {result.slowest[1]:.150}")
-    print(f"{sum(result.counts.values())} statements, {dict(result.counts)}, {len(result.wrong)} went wrong; log: {log}")
+    print(
+        f"{sum(result.counts.values())} statements, {dict(result.counts)}, {len(result.wrong)} went wrong; log: {log}"
+    )
     return bool(result.wrong)
 
 

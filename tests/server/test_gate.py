@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,7 @@ import mwem_sql
 from mwem_sql.errors import MwemError
 from mwem_sql.kernel.kernel import Kernel
 from mwem_sql.platform import seats
-from mwem_sql.server import gate as gates
-from mwem_sql.server.limits import Limits
+from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.statements import RESULTS
 
 Make = Callable[..., World]
@@ -27,7 +27,7 @@ W = "CREATE TABLE w AS SELECT ['sex', 'city'] AS group_by"
 def make(tmp_path: Path) -> Iterator[Make]:
     """Instances of their own: one that was served once is served for good."""
     with mwem_sql.connect() as private, mwem_sql.connect() as public:
-        yield lambda **limits: world(private, public, tmp_path, Limits(**limits))
+        yield lambda **limits: world(private, public, tmp_path, ServerLimits(**limits))
 
 
 def test_from_the_domain_to_a_published_table(make: Make) -> None:
@@ -108,7 +108,7 @@ def test_the_report_is_a_result(make: Make) -> None:
     anna = make().client("anna")
     anna.run(W)
     anna.run(RELEASE)
-    row = anna.one("CALL mwem_report('census_synthetic')")
+    row = anna.one("CALL mwem_report('census_synthetic', NULL)")
     assert row["file"] is None and row["private"] and row["page"].startswith("<!DOCTYPE html>")
     assert row["bytes"] == len(row["page"].encode())
 
@@ -131,7 +131,7 @@ def test_tables_are_written_by_who_made_them(make: Make) -> None:
             with pytest.raises(duckdb.Error, match="is not one that you made here"):
                 each.run(text)
     assert anna.run("SELECT count(*) FROM w") == [(1,)]
-    assert here.gate.authorize(anna.name, "INSERT INTO main.w VALUES (NULL)") == 'SELECT TRUE AS "Success"'
+    assert here.gate.authorize(anna.name, "INSERT INTO main.w VALUES (NULL)") == "SELECT TRUE AS Success"
     anna.run("INSERT INTO w SELECT ['age']")
     assert anna.run("DELETE FROM w WHERE group_by = ['age']") == [(1,)]
     anna.run("DROP TABLE w")
@@ -185,7 +185,7 @@ def test_a_connection_that_nobody_made_is_refused(make: Make) -> None:
             here.gate.authorize(name, "SELECT 1")
 
 
-def test_results_are_their_clients_and_are_dropped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_their_clients_and_are_dropped(make: Make) -> None:
     here = make()
     anna, bert = here.client("anna"), here.client("bert")
     first = here.gate.authorize(anna.name, "SELECT 42 AS x, 43 AS x")
@@ -198,7 +198,7 @@ def test_results_are_their_clients_and_are_dropped(make: Make, monkeypatch: pyte
     assert bert.run(f"SELECT count(*) FROM duckdb_tables() WHERE database_name = '{RESULTS}'") == [(0,)]
     assert bert.run("SELECT count(*) FROM duckdb_databases() WHERE NOT internal") == [(1,)]
     forgotten = here.gate.authorize(anna.name, "SELECT 2")
-    monkeypatch.setattr(gates, "KEEP_SECONDS", -1.0)
+    here.gate._keep_seconds = -1.0
     bert.run("SELECT 3")
     with pytest.raises(duckdb.CatalogException):
         here.public.cursor().execute(forgotten)
@@ -219,7 +219,7 @@ def test_a_statement_without_an_end_is_stopped(make: Make) -> None:
     anna = here.client("anna")
     endless = "SELECT count(*) FROM range(10000000000) a, range(1000000) b"
     for text in (endless, f"CREATE TABLE x AS {endless}", f"EXPLAIN ANALYZE {endless}"):
-        with pytest.raises(duckdb.Error, match="server: the statement took more than 0.2 seconds"):
+        with pytest.raises(duckdb.Error, match=r"server: the statement took more than 0\.2 seconds"):
             anna.run(text)
     assert anna.run("SELECT 1") == [(1,)]
 
@@ -288,7 +288,7 @@ def test_a_gate_that_closes_waits_for_what_runs(make: Make, monkeypatch: pytest.
     assert inside.wait(60)
     assert here.gate.close(0.01) is False
     with pytest.raises(duckdb.Error, match="the server is being stopped"):
-        here.client_is_open = anna.run("SELECT 1")  # type: ignore[attr-defined]
+        anna.run("SELECT 1")
     assert not here.gate.authenticate("late", here.tokens["bert"])
     go_on.set()
     thread.join()
@@ -300,8 +300,6 @@ def test_no_ticket_is_left(make: Make) -> None:
     anna = here.client("anna")
     anna.run(W)
     for text in (RELEASE, "SELECT nonsense", "CALL mwem_release('census', w, 99)"):
-        try:
+        with contextlib.suppress(duckdb.Error):
             anna.run(text)
-        except duckdb.Error:
-            pass
     assert not seats._SEATS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,14 +32,23 @@ def quack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return commands(tmp_path_factory.mktemp("environment"))
 
 
-@pytest.fixture
-def prepared(quack: Path, tmp_path: Path) -> Iterator[Served]:
-    """A folder with all that a server needs; it is not started yet."""
-    here = Served(quack, tmp_path)
+@pytest.fixture(scope="session")
+def made(quack: Path, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """All that a server needs, made once."""
+    here = Served(quack, tmp_path_factory.mktemp("made"))
     here.sql("private.duckdb", PRIVATE)
-    (tmp_path / "setup.sql").write_text("CALL mwem_budget('census', 3.0); CALL mwem_budget(NULL, 2.0, user := 'bert')")
     for name in ("anna", "bert"):
         here.user(name)
+    setup = "CALL mwem_budget('census', 3.0); CALL mwem_budget(NULL, 2.0, user := 'bert')"
+    (here.folder / "setup.sql").write_text(setup)
+    return here
+
+
+@pytest.fixture
+def prepared(made: Served, tmp_path: Path) -> Iterator[Served]:
+    """A copy of it, in a folder of its own; it is not started yet."""
+    shutil.copytree(made.folder, tmp_path / "served")
+    here = Served(made.bin, tmp_path / "served", tokens=dict(made.tokens))
     yield here
     if hasattr(here, "process"):
         here.stop()
@@ -63,14 +73,18 @@ def test_an_analyst_goes_from_the_domain_to_a_published_table(served: Served) ->
     assert again["reused"] is True
     # Ordinary SQL, here and there.
     cities = served.query("anna", "SELECT city, count(*) AS n FROM census GROUP BY city ORDER BY city")
-    assert [row["city"] for row in cities] == ["Bonn", "Kiel", "Ulm"] and sum(row["n"] for row in cities) == made["rows"]
+    # By noise there may be a few rows whose city is none of the list: NULL.
+    assert {row["city"] for row in cities} - {None} == {"Bonn", "Kiel", "Ulm"}
+    assert sum(row["n"] for row in cities) == made["rows"]
     assert served.ask("bert", "SELECT count(*) AS n FROM curator.census_synthetic") == [{"n": made["rows"]}]
     assert served.ask("bert", "SELECT city, count(*) AS n FROM curator.census GROUP BY city ORDER BY city") == cities
     (answer,) = served.query("anna", "FROM mwem_answer('census_synthetic', w) WHERE query = 1 LIMIT 1")
     assert answer["low"] <= answer["answer"] <= answer["high"]
     (ledger,) = served.query("anna", "FROM mwem_ledger()")
     assert (ledger["user_name"], ledger["epsilon"], ledger["epsilon_left"]) == ("anna", 0.5, 2.5)
-    with pytest.raises(RefusedError, match=r"epsilon \(2.6, delta 0\) does not fit the cap on census: 2.5 of 3 is left"):
+    with pytest.raises(
+        RefusedError, match=r"epsilon \(2.6, delta 0\) does not fit the cap on census: 2.5 of 3 is left"
+    ):
         served.query("anna", "CALL mwem_release('census', w, 2.6, output := 'more')")
     assert served.stop() == 0
     (entry,) = map(json.loads, served.sql("private.duckdb", "SELECT user_name, epsilon FROM mwem.ledger").splitlines())
@@ -82,11 +96,9 @@ def test_two_users_at_once_are_charged_for_what_each_asked(served: Served) -> No
     outputs = [(user, f"{user}_{k}") for k in range(4) for user in ("anna", "bert")]
     with ThreadPoolExecutor(4) as pool:
         calls = [(user, pool.submit(served.query, user, RELEASE.format(output))) for user, output in outputs]
-    for user, call in calls:
-        try:
-            call.result()
-        except RefusedError as refused:  # more at once than there are places for; a user's part is theirs all the same
-            assert "releases are being made already" in str(refused), user
+    # More at once than there are places for: some are refused.
+    refusals = [str(call.exception()) for _, call in calls if call.exception() is not None]
+    assert all("releases are being made already" in refusal for refusal in refusals), refusals
     assert served.stop() == 0
     rows = served.sql("private.duckdb", "SELECT user_name, output FROM mwem.ledger").splitlines()
     entries = [json.loads(row) for row in rows]
@@ -137,7 +149,7 @@ def test_what_is_refused_is_refused_with_a_sentence(served: Served) -> None:
 
 def test_users_come_and_go_while_it_runs(served: Served) -> None:
     for token in ("anna", "anna.wrong", served.tokens["anna"][:-1], ""):
-        with pytest.raises(RefusedError, match="Authentication failed|token"):
+        with pytest.raises(RefusedError, match=r"Authentication failed|token"):
             served.ask("anna", "SELECT 1", token=token or "none")
     run(served.bin / "mwem-sql", "user", "remove", "bert", cwd=served.folder)
     served.user("carl")
@@ -156,7 +168,7 @@ def test_users_come_and_go_while_it_runs(served: Served) -> None:
     (served.folder / "setup.sql").write_text("CALL mwem_budget('census', 0.125)")
     served.reload()
     served.ask("carl", "CREATE TABLE curator.w AS SELECT ['sex'] AS group_by")
-    with pytest.raises(RefusedError, match="0.125 of 0.125 is left"):
+    with pytest.raises(RefusedError, match=r"0\.125 of 0\.125 is left"):
         served.query("carl", "CALL mwem_release('census', w, 0.25)")
 
 
@@ -165,18 +177,18 @@ def test_what_does_not_end_is_stopped_and_the_server_stays_up(prepared: Served) 
     prepared.start()
     with pytest.raises(RefusedError, match="the statement took more than 1 seconds, and was stopped"):
         prepared.query("anna", "SELECT count(*) FROM range(10000000000) a, range(1000000) b")
-    with pytest.raises(RefusedError, match="Out of Memory|took more than 1 seconds"):
+    with pytest.raises(RefusedError, match=r"Out of Memory|took more than 1 seconds"):
         prepared.query("anna", "SELECT list(i) FROM range(1000000000) t(i)")
     assert prepared.query("bert", "SELECT count(*) AS n FROM range(300000)") == [{"n": 300_000}]
-    rows = prepared.ask("bert", "SELECT count(*) AS n, sum(i) AS s FROM curator.query('SELECT i FROM range(300000) t(i)')")
-    assert rows == [{"n": 300_000, "s": "44999850000"}] or rows == [{"n": 300_000, "s": 44_999_850_000}]
+    sums = "SELECT count(*) AS n, sum(i)::BIGINT AS s FROM curator.query('SELECT i FROM range(300000) t(i)')"
+    assert prepared.ask("bert", sums) == [{"n": 300_000, "s": 44_999_850_000}]
 
 
 def test_a_release_comes_to_its_end_before_the_server_stops(served: Served) -> None:
     """The client may even be gone: what was charged is stored, and is returned by the same call later."""
     served.ask("anna", "CREATE TABLE curator.w AS SELECT 'age > ' || a || ' AND age < ' || b AS predicate "
-                       "FROM range(60) x(a), range(60) y(b)")  # fmt: skip
-    call = "CALL mwem_release('census', w, 1.0, rounds := 60)"
+                       "FROM range(40) x(a), range(40) y(b)")  # fmt: skip
+    call = "CALL mwem_release('census', w, 1.0, rounds := 30)"
     text = call.replace("'", "''")
     client = subprocess.Popen([*served.client("anna"), f"FROM curator.query('{text}')"], stdout=subprocess.PIPE)
     served.wait_for("census: rounds")
@@ -198,6 +210,36 @@ def test_a_health_check_says_whether_it_answers(served: Served) -> None:
     assert served.stop() == 0
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "does not answer" in done.stderr
+
+
+IN_PYTHON = """
+import sys, mwem_sql
+files = 'private.duckdb', 'published.duckdb', 'users.toml'
+with mwem_sql.serve(*files, listen=sys.argv[1], statement_seconds=9) as server:
+    con = server.public.cursor()
+    settings = "('enable_external_access', 'lock_configuration', 'python_enable_replacements', 'temp_directory')"
+    print(dict(con.execute(f"SELECT name, value FROM duckdb_settings() WHERE name IN {settings}").fetchall()))
+    print(server.users, server.private.execute("FROM duckdb_tables()").fetchall() != [])
+    server.private.execute("CALL mwem_budget('census', 5)")
+    server.reload("CALL mwem_budget('census', 4)")
+    print([row["epsilon"] for row in mwem_sql.budget(server.private, 'census', 4).to_pylist()])
+    try:
+        con.execute("FROM mwem_ledger()")
+    except Exception as error:
+        print(error)
+server.stop()
+"""
+
+
+def test_a_curator_serves_from_python(prepared: Served) -> None:
+    listen = f"quack:localhost:{prepared.port}"
+    lines = run(prepared.bin / "python", "-c", IN_PYTHON, listen, cwd=prepared.folder).splitlines()
+    assert eval(lines[0]) == {
+        "enable_external_access": "false", "lock_configuration": "true", "python_enable_replacements": "false",
+        "temp_directory": "",
+    }  # fmt: skip
+    assert lines[1:3] == ["['anna', 'bert'] True", "[4.0]"]
+    assert "the call has no seat" in lines[3]
 
 
 def test_systemd_is_told_when_it_is_ready(prepared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
