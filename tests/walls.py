@@ -113,6 +113,7 @@ class World:
         self.tokens = {name: self.users.add(name) for name in users}
         self.setup = folder / "setup.sql"
         self.setup.write_text(SETUP.format(cap=cap))
+        self.witness = OTHER if OTHER in self.tokens else next(iter(self.tokens))
         self.port = free_port()
         self.log = folder / "server.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -164,7 +165,7 @@ class World:
     def is_up(self) -> bool:
         """Whether it answers a new client."""
         assert self.process is not None
-        with self.client(OTHER) as other:
+        with self.client(self.witness) as other:
             return self.process.poll() is None and other.run("SELECT 42") == [(42,)]
 
     @contextmanager

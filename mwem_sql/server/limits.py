@@ -31,7 +31,7 @@ class ServerLimits:
     """Rows of one workload."""
     tables_per_user: int = 100
     """Tables that one user may have."""
-    statements_per_user: int = 8
+    statements_per_user: int = 16
     """Statements of one user that run at the same time."""
     connections_per_user: int = 50
     """Connections of one user that are open at the same time."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -38,6 +38,12 @@ DEPTH = 250
 DOUBLES = {"->": 8, "lambda": 2}
 """How deep these may stand in each other: DuckDB binds both sides of an arrow twice, and runs a function within a
 function for all elements of all lists at once. One more: twice the time, or a list's length times as much."""
+MOST_REFERENCES = 10_000
+"""Tables that a SELECT refers to, the queries of its WITH written out. Larger: more time to plan it."""
+GROWING = {
+    "range", "generate_series", "repeat", "lpad", "rpad", "list_resize", "array_resize", "bitstring", "format", "printf",
+}  # fmt: skip
+"""What is as long as a value says: refused in a lambda, that is for each element of a list, before anything ends it."""
 FILL = re.compile(r'INSERT INTO (?:"(?:[^"]|"")*"|\w+)\.(?:"(?:[^"]|"")*"|\w+) VALUES \(NULL\)')
 """What Quack asks for before rows that a client sends are written to a table. It is never run then."""
 FILL_END = " VALUES (NULL)"
@@ -146,6 +152,9 @@ class StatementReader:
         rows = con.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
         try:
             tree = json.loads(rows[0][0])
+            if not tree["error"] and _references(tree["statements"], {}) > MOST_REFERENCES:
+                what = f"its WITH queries refer to tables more than {MOST_REFERENCES:,} times, written out"
+                raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
             calls = frozenset() if tree["error"] else frozenset(_check(tree["statements"]))
         except RecursionError:
             raise refuse(OptionError, SERVER, "the statement is nested too deeply", "write it in steps") from None
@@ -204,6 +213,8 @@ class StatementReader:
                 raise refuse(OptionError, SERVER, str(error).splitlines()[0], "name columns and types") from None
             finally:
                 timer.cancel()
+        if any("VARIANT" in kind for _, kind, _ in rows):
+            raise refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
         columns = ", ".join(
             f"{exp.to_identifier(name, quoted=True).sql('duckdb')} {kind}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in rows
@@ -359,14 +370,30 @@ def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -
         if within.count(kind) > DOUBLES[kind]:
             what = f"{within.count(kind)} times {kind} within each other"
             raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
-    if node.get("materialized") == "CTE_MATERIALIZE_NEVER":
-        raise refuse(OptionError, SERVER, "AS NOT MATERIALIZED is not run here", "leave NOT MATERIALIZED out")
+    if node.get("id") == "VARIANT":  # a cast of JSON that is nested deeply ends the process
+        raise refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
     if isinstance(name, str):
+        if "lambda" in within and fold(name) in GROWING:
+            what = f"function ({name!r}) in a lambda makes a result of any length for each element"
+            raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
         yield from _check_function(name, is_table=is_table)
     if node.get("type") == "BASE_TABLE":
         _check_table(node)
     for key, value in node.items():
         yield from _check(value, is_table=key == "function" and node.get("type") == "TABLE_FUNCTION", within=within)
+
+
+def _references(node: Any, names: Mapping[str, int]) -> int:
+    """How many tables a tree refers to if the queries of its WITH are written out; `names` are those of such queries."""
+    if isinstance(node, list):
+        return sum(_references(each, names) for each in node)
+    if not isinstance(node, dict):
+        return 0
+    if node.get("type") == "BASE_TABLE":
+        return names.get(fold(node["table_name"]), 1)
+    for entry in (node.get("cte_map") or {}).get("map", []):
+        names = {**names, fold(entry["key"]): _references(entry["value"], names)}
+    return sum(_references(value, names) for key, value in node.items() if key != "cte_map")
 
 
 def _check_function(name: str, *, is_table: bool) -> Iterator[str]:
@@ -409,5 +436,6 @@ def scalars() -> frozenset[str]:
             """SELECT function_name, function_type, stability FROM duckdb_functions()
                WHERE function_type IN ('scalar', 'aggregate', 'macro')"""
         ).fetchall()
+    rows = [row for row in rows if "variant" not in row[0]]
     volatile = {name for name, _, stability in rows if stability == "VOLATILE"} - _VOLATILE
     return frozenset(map(fold, {name for name, _, _ in rows} - volatile - _LEFT_OUT | _BINDERS))

@@ -92,7 +92,10 @@ def run(world: World, chosen: Sequence[Attack]) -> Result:
     places |= {
         "users": str(world.users.path), "deep": " INTEGER" + "[]" * 5000,
         "deep_parentheses": "(" * 20000 + "1" + ")" * 20000, "many_functions": "abs(" * 3000 + "1" + ")" * 3000,
-        "many_operators": " + ".join("1" * 5000),
+        "many_operators": " + ".join("1" * 5000), "arrows": "->'a'" * 30,
+        "doubling": "WITH a0 AS (SELECT 1 AS x), "
+        + ", ".join(f"a{k + 1} AS NOT MATERIALIZED (SELECT a.x FROM a{k} a, a{k} b)" for k in range(40))
+        + " SELECT count(*) FROM a40",
     }  # fmt: skip
     with world.client(OTHER) as bert:
         before = state(bert)
@@ -141,7 +144,7 @@ def _try(result: Result, anna: Client, attack: Attack, text: str) -> None:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), cap=5.0, statement_seconds=5) as world:
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder), cap=5.0, statement_seconds=10) as world:
         with world.client("anna") as anna, world.client(OTHER) as bert:
             prepare(world, anna, bert)
         result = run(world, list(attacks()))
