@@ -22,8 +22,8 @@ from pathlib import Path
 import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-import wire  # noqa: E402
-from walls import Client, World, connected, served  # noqa: E402
+import wire
+from walls import Client, World, connected, served
 
 USERS = [f"user{k}" for k in range(8)]
 SMALL = "CALL mwem_release('census', w, {epsilon}, rounds := 1, rows := 50, output := '{output}')"

@@ -1,7 +1,7 @@
 """The process's own memory: what DuckDB does not count under its limit must not bring the whole server down.
 
-Functions of lists and texts take memory from the system, past `memory_limit`, and notice no interrupt before their
-end. While the process has more than it may, the system gives it no more: what asks for some fails, and gives back what it
+Functions of lists and texts take memory from the system, past `memory_limit`, and notice no interrupt before they end.
+While the process has more than it may, the system gives it no more: what asks for some fails, and gives back what it
 has. Owns the process's limit of address space. Linux only; elsewhere it does nothing.
 """
 

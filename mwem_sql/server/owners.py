@@ -106,7 +106,7 @@ class Owners:
             owner = self._owners.get(name)
             if owner is not None:
                 whose = "yours" if owner == user else "another user's"
-                again = exp.Drop(this=exp.table_(table, quoted=True), kind="TABLE", exists=True).sql("duckdb")
+                again = f"DROP TABLE IF EXISTS {exp.to_identifier(table, quoted=True).sql('duckdb')}"
                 cure = f"choose another, or {again}" if owner == user else hint
                 raise refuse(OutputError, RELEASE, f"output ({output!r}) is the name of a table of {whose}", cure)
             self._outputs[name] += 1

@@ -36,12 +36,13 @@ PARSE_SECONDS = 2.0
 DEPTH = 250
 """How deep an expression may be. Larger: more of a thread's stack."""
 DOUBLES = {"->": 8, "lambda": 2}
-"""How deep these may stand in each other: DuckDB binds both sides of an arrow twice, and runs a function within a
-function for all elements of all lists at once. One more: twice the time, or a list's length times as much."""
+"""How deep these may stand in each other (`x -> y` is read as both). One more: twice the time, for DuckDB binds what is
+left of an arrow twice; or a list's length times as much, for it runs a function on all elements of all lists at once."""
 MOST_REFERENCES = 10_000
 """Tables that a SELECT refers to, the queries of its WITH written out. Larger: more time to plan it."""
 GROWING = {
-    "range", "generate_series", "repeat", "lpad", "rpad", "list_resize", "array_resize", "bitstring", "format", "printf",
+    "range", "generate_series", "repeat", "lpad", "rpad", "list_resize", "array_resize", "bitstring", "format",
+    "printf",
 }  # fmt: skip
 """What is as long as a value says: refused in a lambda, that is for each element of a list, before anything ends it."""
 FILL = re.compile(r'INSERT INTO (?:"(?:[^"]|"")*"|\w+)\.(?:"(?:[^"]|"")*"|\w+) VALUES \(NULL\)')
@@ -364,13 +365,11 @@ def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -
     if not isinstance(node, dict):
         return
     name = node.get("function_name")
-    kind = "->" if name == "->" else str(node.get("type", "")).lower()
-    if kind in DOUBLES:
-        within = (*within, kind)
-        if within.count(kind) > DOUBLES[kind]:
+    for kind, most in DOUBLES.items():
+        if within.count(kind) > most:
             what = f"{within.count(kind)} times {kind} within each other"
             raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
-    if node.get("id") == "VARIANT":  # a cast of JSON that is nested deeply ends the process
+    if "VARIANT" in {str(node.get(each)).upper() for each in ("id", "type_name")}:  # a cast of JSON that is nested deeply ends the process
         raise refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
     if isinstance(name, str):
         if "lambda" in within and fold(name) in GROWING:
@@ -380,11 +379,13 @@ def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -
     if node.get("type") == "BASE_TABLE":
         _check_table(node)
     for key, value in node.items():
-        yield from _check(value, is_table=key == "function" and node.get("type") == "TABLE_FUNCTION", within=within)
+        inner = {"lhs": ("->",), "expr": ("lambda",)}.get(key, ()) if node.get("type") == "LAMBDA" else ()
+        is_name = key == "function" and node.get("type") == "TABLE_FUNCTION"
+        yield from _check(value, is_table=is_name, within=(*within, *inner))
 
 
 def _references(node: Any, names: Mapping[str, int]) -> int:
-    """How many tables a tree refers to if the queries of its WITH are written out; `names` are those of such queries."""
+    """How many tables a tree refers to if the queries of its WITH, `names`, are written out."""
     if isinstance(node, list):
         return sum(_references(each, names) for each in node)
     if not isinstance(node, dict):
@@ -392,7 +393,7 @@ def _references(node: Any, names: Mapping[str, int]) -> int:
     if node.get("type") == "BASE_TABLE":
         return names.get(fold(node["table_name"]), 1)
     for entry in (node.get("cte_map") or {}).get("map", []):
-        names = {**names, fold(entry["key"]): _references(entry["value"], names)}
+        names = {**names, fold(entry["key"]): 1 + _references(entry["value"], names)}
     return sum(_references(value, names) for key, value in node.items() if key != "cte_map")
 
 

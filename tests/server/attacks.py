@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from walls import OTHER, Client, World, leaks, served  # noqa: E402
+from walls import OTHER, Client, World, leaks, served
 
 FILE = Path(__file__).with_name("attacks.txt")
 _LINE = re.compile(r"(here )?(refused|works|may) (.*)")
@@ -143,11 +143,15 @@ def _try(result: Result, anna: Client, attack: Attack, text: str) -> None:
         result.wrong.append(f"{where}\n    the connection is gone: {came:.200}")
 
 
-def main() -> int:
+def main(every: int = 1) -> int:
+    """All attacks, or those of every so many lines; what sets up tables is always run."""
+    chosen = [each for k, each in enumerate(attacks()) if k % every == 0 or each.outcome == "works"]
+    if every > 1:
+        chosen = [each for each in chosen if each.group != "resources" and "mwem_release" not in each.text]
     with tempfile.TemporaryDirectory() as folder, served(Path(folder), cap=5.0, statement_seconds=10) as world:
         with world.client("anna") as anna, world.client(OTHER) as bert:
             prepare(world, anna, bert)
-        result = run(world, list(attacks()))
+        result = run(world, chosen)
         log = [each for each in leaks(world.log.read_text()) if each != OTHER]
     print(*result.wrong, sep="\n")
     print(f"slowest: {result.slowest[0]:.1f} s, {result.slowest[1]:.150}")
@@ -158,4 +162,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:])))

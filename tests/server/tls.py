@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from walls import Client, World, connected, free_port, served  # noqa: E402
+from walls import Client, World, connected, free_port, served
 
 NGINX = "/usr/sbin/nginx"
 _CONFIGURATION = Path(__file__).resolve().parents[2] / "examples" / "nginx.conf"
