@@ -48,7 +48,7 @@ def crowd(folder: Path, clients: int = 64, releases: int = 10) -> None:
                     try:
                         client.run(SMALL.format(epsilon=0.1, output=f"o{k}"))
                         counts["made"] += 1
-                        return
+                        return  # noqa: TRY300
                     except duckdb.Error as error:
                         if not any(each in str(error) for each in LATER):
                             counts["over the cap" if "does not fit the cap" in str(error) else str(error)] += 1
@@ -99,7 +99,8 @@ def answers(folder: Path, seconds: float = 10) -> None:
                 with ProcessPoolExecutor(clients) as pool:
                     users = [(world.uri, world.tokens[USERS[k]], seconds) for k in range(clients)]
                     done = sum(each.result() for each in [pool.submit(ask, *user) for user in users])
-                print(f"answers: {done / seconds:.0f} a second, one each statement ({name}, {clients} clients)", flush=True)
+                rate = f"{done / seconds:.0f} a second, one each statement"
+                print(f"answers: {rate} ({name}, {clients} clients)", flush=True)
 
 
 def gone(folder: Path, trials: int = 10) -> None:
@@ -116,7 +117,9 @@ def gone(folder: Path, trials: int = 10) -> None:
                 time.sleep(0.1 * k)
             counts[_again(world, call)] += 1
     ledger = world.ledger()
-    print(f"gone: {trials} clients went away; the same call by another afterwards: {dict(counts)}; {len(ledger)} debits")
+    print(
+        f"gone: {trials} clients went away; the same call by another afterwards: {dict(counts)}; {len(ledger)} debits"
+    )
 
 
 def _again(world: World, call: str) -> str:

@@ -36,8 +36,8 @@ PARSE_SECONDS = 2.0
 DEPTH = 250
 """How deep an expression may be. Larger: more of a thread's stack."""
 DOUBLES = {"->": 8, "lambda": 2}
-"""How deep these may stand in each other (`x -> y` is read as both). One more: twice the time, for DuckDB binds what is
-left of an arrow twice; or a list's length times as much, for it runs a function on all elements of all lists at once."""
+"""How deep these may stand in each other (`x -> y` is read as both). One more: twice the time, for DuckDB binds what
+is left of an arrow twice; or a list's length times as much, for a function runs on all elements of all lists."""
 MOST_REFERENCES = 10_000
 """Tables that a SELECT refers to, the queries of its WITH written out. Larger: more time to plan it."""
 GROWING = {
@@ -215,7 +215,7 @@ class StatementReader:
             finally:
                 timer.cancel()
         if any("VARIANT" in kind for _, kind, _ in rows):
-            raise refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
+            raise _variant()
         columns = ", ".join(
             f"{exp.to_identifier(name, quoted=True).sql('duckdb')} {kind}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in rows
@@ -280,6 +280,11 @@ def created(kind: str, target: str, select: str = "", *, replaces: bool = False)
 
 def _main(table: str) -> str:
     return exp.table_(table, db="main", quoted=True).sql("duckdb")
+
+
+def _variant() -> MwemError:
+    """A cast to VARIANT of JSON that is nested deeply ends the process."""
+    return refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
 
 
 def _refused(kind: str) -> MwemError:
@@ -369,8 +374,8 @@ def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -
         if within.count(kind) > most:
             what = f"{within.count(kind)} times {kind} within each other"
             raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
-    if "VARIANT" in {str(node.get(each)).upper() for each in ("id", "type_name")}:  # a cast of JSON that is nested deeply ends the process
-        raise refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
+    if "VARIANT" in {str(node.get(each)).upper() for each in ("id", "type_name")}:
+        raise _variant()
     if isinstance(name, str):
         if "lambda" in within and fold(name) in GROWING:
             what = f"function ({name!r}) in a lambda makes a result of any length for each element"

@@ -61,7 +61,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return {"n": "\n", "\\": "\\"}.get(match[1]) or chr(int(match[1][1:], 16))
 
 
-def prepare(world: World, anna: Client, bert: Client) -> None:
+def prepare(anna: Client, bert: Client) -> None:
     """Tables and a release of both users."""
     anna.run("CREATE TABLE w AS SELECT 'age > 40' AS predicate, ['sex', 'city'] AS group_by")
     anna.run("CREATE TABLE mine AS SELECT i FROM range(3) t(i)")
@@ -77,10 +77,9 @@ def state(bert: Client) -> list[object]:
         "SELECT * FROM other ORDER BY ALL", "SELECT * FROM rel ORDER BY ALL", "SELECT * FROM his ORDER BY ALL",
         "SELECT * FROM mwem.releases WHERE release <= 2 ORDER BY ALL", "SELECT count(*) FROM census",
         "SELECT COLUMNS(* EXCLUDE (epsilon_left)) FROM mwem_ledger()",
-        "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name <> 'main' OR table_name = 'rel' ORDER BY ALL",
+        "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name <> 'main' OR table_name = 'rel' ORDER BY 1",
         "SELECT view_name, sql, comment FROM duckdb_views() WHERE view_name = 'census'",
-        "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
-        "WHERE function_name LIKE 'mwem%' ORDER BY ALL",
+        "SELECT COLUMNS('name|parameters|definition') FROM duckdb_functions() WHERE function_name LIKE 'mwem%' ORDER BY 1",
     )  # fmt: skip
     return [bert.run(text) for text in texts]
 
@@ -150,7 +149,7 @@ def main(every: int = 1) -> int:
         chosen = [each for each in chosen if each.group != "resources" and "mwem_release" not in each.text]
     with tempfile.TemporaryDirectory() as folder, served(Path(folder), cap=5.0, statement_seconds=10) as world:
         with world.client("anna") as anna, world.client(OTHER) as bert:
-            prepare(world, anna, bert)
+            prepare(anna, bert)
         result = run(world, chosen)
         log = [each for each in leaks(world.log.read_text()) if each != OTHER]
     print(*result.wrong, sep="\n")

@@ -71,7 +71,7 @@ def proxy(world: World, folder: Path) -> Iterator[int]:
             try:
                 urllib.request.urlopen(f"https://localhost:{port}/", context=context, timeout=5)
             except urllib.error.HTTPError as error:
-                assert error.code == 404
+                assert error.code == 404  # noqa: PT017
                 break
             except urllib.error.URLError:
                 process.poll()
@@ -107,7 +107,7 @@ def check(world: World, folder: Path) -> None:
                 anna.run("FROM read_text('/etc/passwd')")
                 raise AssertionError("not refused")
             except duckdb.Error as error:
-                assert "read_text" in str(error) and "Hint:" in str(error), error
+                assert "read_text" in str(error) and "Hint:" in str(error), error  # noqa: PT017
         with connected() as con:  # who signed the certificate is asked
             _refused(con, port, world.tokens["anna"], r"(?i)certificat|ssl")
         with connected() as con:  # a host of this machine is spoken to without TLS unless told otherwise
@@ -125,7 +125,7 @@ def _refused(con: duckdb.DuckDBPyConnection, port: int, token: str, words: str, 
     try:
         attach(con, port, token, **options)
     except duckdb.Error as error:
-        assert re.search(words, str(error)), error
+        assert re.search(words, str(error)), error  # noqa: PT017
         return
     raise AssertionError(f"attached: {words}")
 
