@@ -79,7 +79,7 @@ def state(bert: Client) -> list[object]:
         "SELECT COLUMNS(* EXCLUDE (epsilon_left)) FROM mwem_ledger()",
         "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name <> 'main' OR table_name = 'rel' ORDER BY 1",
         "SELECT view_name, sql, comment FROM duckdb_views() WHERE view_name = 'census'",
-        "SELECT COLUMNS('name|parameters|definition') FROM duckdb_functions() WHERE function_name LIKE 'mwem%' ORDER BY 1",
+        "SELECT COLUMNS('name|param|definition') FROM duckdb_functions() WHERE function_name LIKE 'mwem%' ORDER BY 1",
     )  # fmt: skip
     return [bert.run(text) for text in texts]
 
