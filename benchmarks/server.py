@@ -66,22 +66,16 @@ def crowd(folder: Path, clients: int = 64, releases: int = 10) -> None:
           f"{len({row[0] for row in ledger})} users")  # fmt: skip
 
 
-def _count(uri: str, token: str, seconds: float) -> int:
+COUNT, ROWS = "SELECT mwem_count('rel', 'age > {}')", "SELECT count(*) FROM rel WHERE age > {}"
+
+
+def _statements(text: str, uri: str, token: str, seconds: float) -> int:
+    """How many statements a client gets answered, one after the other."""
     with connected() as con:
         con.execute(f"ATTACH '{uri}' AS curator (TYPE quack, TOKEN '{token}')")
         client, done, end = Client(con), 0, time.monotonic() + seconds
         while time.monotonic() < end:
-            client.run(f"SELECT mwem_count('rel', 'age > {done % 90}')")
-            done += 1
-        return done
-
-
-def _plain(uri: str, token: str, seconds: float) -> int:
-    with connected() as con:
-        con.execute(f"ATTACH '{uri}' AS curator (TYPE quack, TOKEN '{token}')")
-        client, done, end = Client(con), 0, time.monotonic() + seconds
-        while time.monotonic() < end:
-            client.run(f"SELECT count(*) FROM rel WHERE age > {done % 90}")
+            client.run(text.format(done % 90))
             done += 1
         return done
 
@@ -94,11 +88,11 @@ def answers(folder: Path, seconds: float = 10) -> None:
             started = time.monotonic()
             one.run("SELECT mwem_count('rel', 'age > ' || (i % 90)) FROM range(2000) t(i)")
             print(f"answers: {2000 / (time.monotonic() - started):.0f} a second, 2000 in one statement")
-        for name, ask in (("mwem_count", _count), ("a SELECT of rows", _plain)):
+        for name, text in (("mwem_count", COUNT), ("a SELECT of rows", ROWS)):
             for clients in (1, 2, 4):
                 with ProcessPoolExecutor(clients) as pool:
-                    users = [(world.uri, world.tokens[USERS[k]], seconds) for k in range(clients)]
-                    done = sum(each.result() for each in [pool.submit(ask, *user) for user in users])
+                    users = [(text, world.uri, world.tokens[USERS[k]], seconds) for k in range(clients)]
+                    done = sum(each.result() for each in [pool.submit(_statements, *user) for user in users])
                 rate = f"{done / seconds:.0f} a second, one each statement"
                 print(f"answers: {rate} ({name}, {clients} clients)", flush=True)
 
