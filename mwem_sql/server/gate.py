@@ -297,7 +297,8 @@ def _outputs(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The outputs that a release is to write, each with the tables that it may be named after."""
     named = values.get("options", {}).get("output")
     private = values["private_table"]
-    tables = [catalog.split_name(each)[-1] for each in (asked if isinstance(asked, list) else [asked]) if each]
+    names = private if isinstance(private, list) else [private]
+    tables = [catalog.split_name(each)[-1] for each in names if isinstance(each, str) and each]
     if named is None:
         yield from ((exp.to_identifier(f"{table}_synthetic", quoted=True).sql("duckdb"), [table]) for table in tables)
     elif isinstance(named, str) and named:
