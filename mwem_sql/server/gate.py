@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, OptionError, WorkloadError, refuse
-from mwem_sql.platform import seats
+from mwem_sql.platform import catalog, seats
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.seats import Seat
 from mwem_sql.platform.session import Session
@@ -32,7 +32,15 @@ from mwem_sql.releases import ddl
 from mwem_sql.server import published
 from mwem_sql.server.limits import ServerLimits, Slots
 from mwem_sql.server.owners import Owners
-from mwem_sql.server.statements import FILL, RESULTS, SERVER, ClientStatement, StatementReader, created, for_curators
+from mwem_sql.server.statements import (
+    FILL_END,
+    RESULTS,
+    SERVER,
+    ClientStatement,
+    StatementReader,
+    created,
+    for_curators,
+)
 from mwem_sql.server.users import User, Users
 from mwem_sql.surface.spec import FUNCTIONS
 
@@ -76,6 +84,8 @@ class Gate:
         self._owners = Owners(public, private_tables, limits.tables_per_user)
         self._releases = Slots(limits.releases_at_once)
         self._statements = Slots(10**6)
+        self._of_users: dict[str, Slots] = {}
+        self._running: set[duckdb.DuckDBPyConnection] = set()
         self._connections: dict[str, Connection] = {}
         self._results: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -107,10 +117,14 @@ class Gate:
         try:
             if self._is_closed.is_set():
                 raise refuse(OptionError, SERVER, "the server is being stopped", "ATTACH it again in a while")
-            with self._statements.one(PermissionError()):
+            what = f"{self._limits.statements_per_user} statements of yours run already"
+            with (
+                self._statements.one(PermissionError()),
+                self._statements_of(here.user.name).one(refuse(OptionError, SERVER, what, "wait for one to end")),
+            ):
                 return self._run(here, self._reader.read(text))
         except (MwemError, duckdb.Error) as error:
-            if FILL.fullmatch(text):  # rows that come after it would be written whatever is given back
+            if text.endswith(FILL_END):  # rows that come after it would be written whatever is given back
                 raise
             return _raising(str(error) if isinstance(error, MwemError) else _cause(error))
 
@@ -120,6 +134,12 @@ class Gate:
         is_done = self._statements.wait_until_free(seconds)
         self._reader.close()
         return is_done
+
+    def interrupt(self) -> None:
+        """Stop the statements that run. What is charged goes on: a call of ours does not notice."""
+        with self._lock:
+            for cursor in self._running:
+                cursor.interrupt()
 
     @contextmanager
     def running(self, user: str, function: str, values: Mapping[str, Any], rows: int) -> Iterator[None]:
@@ -134,7 +154,10 @@ class Gate:
         if function == RELEASE:
             what = f"{self._limits.releases_at_once} releases are being made already, so nothing was charged or read"
             place = self._releases.one(refuse(BudgetError, RELEASE, what, "call again in a while"))
-        with place:
+        with place, ExitStack() as outputs:
+            if function == RELEASE:
+                for output, tables in _outputs(values):
+                    outputs.enter_context(self._owners.releasing(output, tables, user))
             _log.info("server: %s calls %s", user, function)
             yield
             if function == RELEASE:
@@ -161,7 +184,12 @@ class Gate:
             return self._dropped(statement, user)
         cursor = self._public()
         with self._timed(cursor), seats.taken(cursor, Seat(user=user, inside=self._inside, permits=self)):
-            here.result = self._computed(cursor, statement)
+            try:
+                here.result = self._computed(cursor, statement)
+            except BaseException:
+                if statement.kind in {"table", "view"} and statement.target is not None:
+                    self._owners.release(statement.target, user)  # the name, unless there is such a table
+                raise
         return exp.select("*").from_(_result(here.result).tree()).sql("duckdb")
 
     def _dropped(self, statement: ClientStatement, user: str) -> str:
@@ -211,6 +239,8 @@ class Gate:
         timer = threading.Timer(self._limits.statement_seconds, stop)
         timer.daemon = True
         timer.start()
+        with self._lock:
+            self._running.add(cursor)
         try:
             yield
         except duckdb.Error:
@@ -220,7 +250,13 @@ class Gate:
             hint = "ask for less; a release that it made is stored, and the same CALL returns it at no cost"
             raise refuse(OptionError, SERVER, what, hint) from None
         finally:
+            with self._lock:
+                self._running.discard(cursor)
             timer.cancel()
+
+    def _statements_of(self, user: str) -> Slots:
+        with self._lock:
+            return self._of_users.setdefault(user, Slots(self._limits.statements_per_user))
 
     def _drop(self, here: Connection) -> None:
         """The last result of a connection, and those that nobody fetched. Who reads one keeps reading it."""
@@ -255,6 +291,18 @@ def _check_call(function: str, values: Mapping[str, Any]) -> None:
         if parameter.is_curators and given.get(parameter.name) is not None:
             what = f"{parameter.name} ({given[parameter.name]!r}) is the curator's alone, and is not taken from users"
             raise refuse(OptionError, function, what, "leave it out")
+
+
+def _outputs(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The outputs that a release is to write, each with the tables that it may be named after."""
+    named = values.get("options", {}).get("output")
+    private = values["private_table"]
+    names = private if isinstance(private, list) else [private]
+    tables = [catalog.split_name(each)[-1] for each in names if isinstance(each, str) and each]
+    if named is None:
+        yield from ((exp.to_identifier(f"{table}_synthetic", quoted=True).sql("duckdb"), [table]) for table in tables)
+    elif isinstance(named, str) and named:
+        yield named, tables
 
 
 def _cause(error: duckdb.Error) -> str:

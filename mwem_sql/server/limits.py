@@ -19,6 +19,8 @@ class ServerLimits:
 
     memory: str = "2GB"
     """Of the instance that runs analysts' statements, their tables of results included."""
+    process_memory: str = "8GB"
+    """Of the whole process, scans and what DuckDB does not count included. Above it statements of analysts fail."""
     threads: int = 2
     """Of that instance."""
     statement_seconds: float = 300.0
@@ -29,6 +31,8 @@ class ServerLimits:
     """Rows of one workload."""
     tables_per_user: int = 100
     """Tables that one user may have."""
+    statements_per_user: int = 16
+    """Statements of one user that run at the same time."""
     connections_per_user: int = 50
     """Connections of one user that are open at the same time."""
     grace_seconds: float = 600.0

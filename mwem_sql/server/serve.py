@@ -9,6 +9,7 @@ Owns the life of both: opening, locking, reloading, stopping. Must not read a st
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +28,8 @@ from mwem_sql.platform.sandbox import set_statement
 from mwem_sql.platform.session import Session, cursors, instance
 from mwem_sql.server.gate import Gate
 from mwem_sql.server.limits import ServerLimits
-from mwem_sql.server.statements import RESULTS
+from mwem_sql.server.memory import Watch
+from mwem_sql.server.statements import DEPTH, RESULTS
 from mwem_sql.server.users import Users
 from mwem_sql.surface.register import register
 
@@ -53,6 +55,7 @@ class Server:
     ) -> None:  # fmt: skip
         self.private, self.public, self.listen = private, public, listen
         self._gate, self._users, self._setup, self._limits = gate, users, setup, limits
+        self._memory = Watch(_bytes(limits.process_memory), gate.interrupt)
         self._is_stopped = False
 
     @property
@@ -75,6 +78,7 @@ class Server:
             return True
         self._is_stopped = True
         is_done = self._gate.close(self._limits.grace_seconds)
+        self._memory.close()
         with suppress(duckdb.Error):
             self.public.cursor().execute("CALL quack_stop(?)", [self.listen])
         for con in (self.public, self.private):
@@ -151,8 +155,9 @@ def _public(path: str | Path, limits: ServerLimits) -> duckdb.DuckDBPyConnection
     con = duckdb.connect(str(path), config=config)
     try:
         for extension in EXTENSIONS:
-            _load(con, extension)
+            load(con, extension)
         con.execute("SET temp_directory = ''")
+        con.execute(set_statement("max_expression_depth", DEPTH).replace("SET ", "SET GLOBAL ", 1))
         con.execute(ATTACH_HIDDEN.format(dialect.quoted(RESULTS)))
         return register(con)
     except BaseException:
@@ -160,7 +165,7 @@ def _public(path: str | Path, limits: ServerLimits) -> duckdb.DuckDBPyConnection
         raise
 
 
-def _load(con: duckdb.DuckDBPyConnection, extension: str) -> None:
+def load(con: duckdb.DuckDBPyConnection, extension: str) -> None:
     """Load an extension: the one of a package from PyPI if there is one, else the one that DuckDB installed."""
     try:
         folder = Path(next(iter(import_module(f"duckdb_extension_{extension}").__path__)))
@@ -186,6 +191,15 @@ def _define(con: duckdb.DuckDBPyConnection, gate: Gate) -> None:
     con.create_function(_AUTHORIZE, gate.authorize, [text] * 2, text, side_effects=True)
     for setting, function in (("authentication", _AUTHENTICATE), ("authorization", _AUTHORIZE)):
         con.execute(set_statement(f"quack_{setting}_function", function).replace("SET ", "SET GLOBAL ", 1))
+
+
+def _bytes(text: str) -> int:
+    """A size as DuckDB writes it: 2GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        what = f"process_memory ({text!r}) must be a size"
+        raise refuse(OptionError, "mwem-sql serve", what, "write it as DuckDB does: 8GB")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def _active(public: duckdb.DuckDBPyConnection) -> set[str]:

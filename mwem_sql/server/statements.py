@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -27,19 +27,37 @@ SERVER = "server"
 """What refusals of a statement begin with."""
 RESULTS = "__mwem_results"
 """The hidden database that results wait in until their client has fetched them."""
+OWNERS_SCHEMA = "mwem_server"
+"""The schema of what the server notes about its users."""
 LONGEST = 4_000_000
 """Characters of a statement. Larger: more time to read one."""
 PARSE_SECONDS = 2.0
 """Seconds that DuckDB may take to make the columns of a CREATE TABLE in an empty instance."""
+DEPTH = 250
+"""How deep an expression may be. Larger: more of a thread's stack."""
+DOUBLES = {"->": 8, "lambda": 2}
+"""How deep these may stand in each other (`x -> y` is read as both). One more: twice the time, for DuckDB binds what
+is left of an arrow twice; or a list's length times as much, for a function runs on all elements of all lists."""
+MOST_REFERENCES = 10_000
+"""Tables that a SELECT refers to, the queries of its WITH written out. Larger: more time to plan it."""
+GROWING = {
+    "range", "generate_series", "repeat", "lpad", "rpad", "list_resize", "array_resize", "bitstring", "format",
+    "printf",
+}  # fmt: skip
+"""What is as long as a value says: refused in a lambda, that is for each element of a list, before anything ends it."""
 FILL = re.compile(r'INSERT INTO (?:"(?:[^"]|"")*"|\w+)\.(?:"(?:[^"]|"")*"|\w+) VALUES \(NULL\)')
 """What Quack asks for before rows that a client sends are written to a table. It is never run then."""
+FILL_END = " VALUES (NULL)"
+"""How all of these texts end, also of names that are not as `FILL` has them: `.t`, without a schema."""
 
 # DuckDB's own functions that are not pure functions of their arguments, and are harmless.
 _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error"}
 # Functions of DuckDB's that are left out: they read settings, variables and plans, or take time.
 _LEFT_OUT = {
     "getvariable", "current_setting", "json_serialize_plan", "pg_sleep", "get_block_size", "duckdb_logs_parsed",
-    "duckdb_profiling_settings",
+    "duckdb_profiling_settings", "txid_current",
+    # Without an end that an interrupt reaches, or with an end that is the process's: time squared, and recursion.
+    "levenshtein", "editdist3", "damerau_levenshtein", "json_structure", "json_group_structure",
 }  # fmt: skip
 # What the binder knows under a name that the catalog does not list.
 _BINDERS = {
@@ -84,7 +102,7 @@ class StatementReader:
         self._con.execute(
             """SET enable_external_access = false; SET autoload_known_extensions = false;
                SET autoinstall_known_extensions = false; SET python_enable_replacements = false;
-               SET lock_configuration = true"""
+               SET max_expression_depth = 250; SET lock_configuration = true"""
         )
         self._lock = threading.Lock()
 
@@ -96,6 +114,8 @@ class StatementReader:
         if len(text) > LONGEST:
             what = f"the statement has {len(text):,} characters, more than {LONGEST:,}"
             raise refuse(OptionError, SERVER, what, "put what is long into a table of yours, row by row")
+        if "\0" in text:  # some of DuckDB's functions end there
+            raise refuse(OptionError, SERVER, "the statement has a NUL character", "leave it out")
         con = self._con.cursor()
         try:
             statements = con.extract_statements(text)
@@ -131,10 +151,16 @@ class StatementReader:
     def _select(self, con: duckdb.DuckDBPyConnection, text: str) -> ClientStatement:
         """A SELECT whose functions are all on the list."""
         rows = con.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-        tree = json.loads(rows[0][0])
+        try:
+            tree = json.loads(rows[0][0])
+            if not tree["error"] and _references(tree["statements"], {}) > MOST_REFERENCES:
+                what = f"its WITH queries refer to tables more than {MOST_REFERENCES:,} times, written out"
+                raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
+            calls = frozenset() if tree["error"] else frozenset(_check(tree["statements"]))
+        except RecursionError:
+            raise refuse(OptionError, SERVER, "the statement is nested too deeply", "write it in steps") from None
         if tree["error"] or len(tree["statements"]) != 1:
             raise refuse(OptionError, SERVER, "this kind of statement is not run here", "write a plain SELECT")
-        calls = frozenset(_check(tree["statements"][0]))
         node = tree["statements"][0]["node"]
         is_show = (node.get("from_table") or {}).get("type") == "SHOW_REF"
         return ClientStatement(kind="show" if is_show else "query", text=text, calls=calls)
@@ -188,6 +214,8 @@ class StatementReader:
                 raise refuse(OptionError, SERVER, str(error).splitlines()[0], "name columns and types") from None
             finally:
                 timer.cancel()
+        if any("VARIANT" in kind for _, kind, _ in rows):
+            raise _variant()
         columns = ", ".join(
             f"{exp.to_identifier(name, quoted=True).sql('duckdb')} {kind}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in rows
@@ -252,6 +280,11 @@ def created(kind: str, target: str, select: str = "", *, replaces: bool = False)
 
 def _main(table: str) -> str:
     return exp.table_(table, db="main", quoted=True).sql("duckdb")
+
+
+def _variant() -> MwemError:
+    """A cast to VARIANT of JSON that is nested deeply ends the process."""
+    return refuse(OptionError, SERVER, "the type VARIANT is not for analysts", "keep JSON as JSON")
 
 
 def _refused(kind: str) -> MwemError:
@@ -325,21 +358,48 @@ class _Head:
         return names
 
 
-def _check(node: Any, *, is_table: bool = False) -> Iterator[str]:
-    """The functions of ours that a tree calls; refused if it calls or reads what is not on a list."""
+def _check(node: Any, *, is_table: bool = False, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """The functions of ours that a tree calls; refused if it calls or reads what is not on a list.
+
+    `within`: the arrows and lambdas that a node stands in.
+    """
     if isinstance(node, list):
         for each in node:
-            yield from _check(each)
+            yield from _check(each, within=within)
         return
     if not isinstance(node, dict):
         return
     name = node.get("function_name")
+    for kind, most in DOUBLES.items():
+        if within.count(kind) > most:
+            what = f"{within.count(kind)} times {kind} within each other"
+            raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
+    if "VARIANT" in {str(node.get(each)).upper() for each in ("id", "type_name")}:
+        raise _variant()
     if isinstance(name, str):
+        if "lambda" in within and fold(name) in GROWING:
+            what = f"function ({name!r}) in a lambda makes a result of any length for each element"
+            raise refuse(OptionError, SERVER, what, "write it in steps: CREATE TABLE ... AS, then the rest")
         yield from _check_function(name, is_table=is_table)
     if node.get("type") == "BASE_TABLE":
         _check_table(node)
     for key, value in node.items():
-        yield from _check(value, is_table=key == "function" and node.get("type") == "TABLE_FUNCTION")
+        inner = {"lhs": ("->",), "expr": ("lambda",)}.get(key, ()) if node.get("type") == "LAMBDA" else ()
+        is_name = key == "function" and node.get("type") == "TABLE_FUNCTION"
+        yield from _check(value, is_table=is_name, within=(*within, *inner))
+
+
+def _references(node: Any, names: Mapping[str, int]) -> int:
+    """How many tables a tree refers to if the queries of its WITH, `names`, are written out."""
+    if isinstance(node, list):
+        return sum(_references(each, names) for each in node)
+    if not isinstance(node, dict):
+        return 0
+    if node.get("type") == "BASE_TABLE":
+        return names.get(fold(node["table_name"]), 1)
+    for entry in (node.get("cte_map") or {}).get("map", []):
+        names = {**names, fold(entry["key"]): 1 + _references(entry["value"], names)}
+    return sum(_references(value, names) for key, value in node.items() if key != "cte_map")
 
 
 def _check_function(name: str, *, is_table: bool) -> Iterator[str]:
@@ -357,8 +417,12 @@ def _check_function(name: str, *, is_table: bool) -> Iterator[str]:
 
 
 def _check_table(node: dict[str, Any]) -> None:
-    if fold(node.get("catalog_name", "")) == RESULTS or fold(node.get("schema_name", "")) == RESULTS:
+    catalog, schema = fold(node.get("catalog_name", "")), fold(node.get("schema_name", ""))
+    if RESULTS in {catalog, schema}:
         raise refuse(TableError, SERVER, "results of others are not read", "run the query yourself")
+    if schema == OWNERS_SCHEMA:
+        what = f"table ({node['table_name']!r}) is the server's, and says who its users are"
+        raise refuse(TableError, SERVER, what, "FROM duckdb_tables() lists what is published")
     if fold(node.get("table_name", "")) in _VIEWS:
         what = f"view ({node['table_name']!r}) shows the server itself"
         raise refuse(TableError, SERVER, what, "FROM duckdb_tables() lists what is published")
@@ -378,5 +442,6 @@ def scalars() -> frozenset[str]:
             """SELECT function_name, function_type, stability FROM duckdb_functions()
                WHERE function_type IN ('scalar', 'aggregate', 'macro')"""
         ).fetchall()
+    rows = [row for row in rows if "variant" not in row[0]]
     volatile = {name for name, _, stability in rows if stability == "VOLATILE"} - _VOLATILE
     return frozenset(map(fold, {name for name, _, _ in rows} - volatile - _LEFT_OUT | _BINDERS))
