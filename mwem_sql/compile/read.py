@@ -38,6 +38,8 @@ _JOINS = ("and", "or")
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
 _NAMES = re.compile(rf"{_NAME.pattern}(?:, {_NAME.pattern})*")
 _TAKEN = re.compile(r"mwem:|77[0-9]{9}")
+# Names in a row, none of them quoted.
+_WORDS = re.compile(r"[^\W\d]\w*(?:, [^\W\d]\w*)*")
 _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
 MOST_SHAPES = 10_000
@@ -62,6 +64,8 @@ class Reading:
     """For every way in which predicates were read that was not checked before, one predicate."""
     ways: Ways
     """These ways."""
+    lists: set[str]
+    """group_by lists that were read as a whole: other ones have words only, each of which is in one of these."""
 
 
 def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = None) -> Reading:
@@ -73,6 +77,8 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
     factors = {text: tuple(reader.part("factor", leaf) for leaf in each.factors) for text, each in measures.items()}
     columns: dict[str, Part] = {}
     lists: dict[str, Parts] = {}
+    words: dict[str, Part] = {}
+    wholes: set[str] = set()
     parts: list[Parts] = []
     counts: dict[int, Parts] = {}
     for row, query in enumerate(workload):
@@ -85,8 +91,15 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
         elif query.group_by is not None:
             (text,) = query.group_by
             if text not in lists:
-                trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
-                lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
+                listed = text.split(", ") if _WORDS.fullmatch(text) else []
+                if not listed or not words.keys() >= set(listed):
+                    trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
+                    lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
+                    # What a word between commas is does not depend on the others.
+                    words |= zip(listed, lists[text], strict=True) if len(listed) == len(trees) else ()
+                    wholes.add(text)
+                else:
+                    lists[text] = tuple([words[word] for word in listed])
             rows += lists[text]
         if query.measure is not None and measures[query.measure].is_average:
             counts[row] = rows + tuple(reader.part("present", part.what) for part in factors[query.measure])
@@ -98,6 +111,7 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
         counts=counts,
         examples=set(reader.examples),
         ways=reader.ways,
+        lists=wholes,
     )
 
 
