@@ -191,8 +191,7 @@ def _check_as_written(compiled: Compiled, reading: Reading, sandbox: Sandbox) ->
     for row, source in enumerate(compiled.queries.workload):
         if source.predicate is not None and ("truth", source.predicate) not in values:
             continue
-        listed = None if source.group_by is None or source.verbatim else source.group_by[0]
-        of_list = values.get(("group", listed))
+        of_list = None if source.verbatim else values.get(("group", source.group_text or ""))
         if source.predicate is None and source.measure is None and of_list is None:
             continue  # column names only
         query = compiled.queries[row]
@@ -224,12 +223,12 @@ def _slack(query: LinearQuery) -> float:
     return rounded * query.bound * query.unit
 
 
-def _texts(reading: Reading) -> dict[tuple[str, str | None], str]:
+def _texts(reading: Reading) -> dict[tuple[str, str], str]:
     """SQL of each text: a predicate's truth, a measure's value, whether a list is what sqlglot made of it.
 
     Of predicates, one for each way of reading them. A newline ends a comment that a text may close with.
     """
-    texts: dict[tuple[str, str | None], str] = {}
+    texts: dict[tuple[str, str], str] = {}
     for query, parts in zip(reading.workload, reading.parts, strict=True):
         if query.predicate in reading.examples:
             texts["truth", query.predicate] = f"coalesce(CAST(({query.predicate}\n) AS BOOLEAN), false)"
