@@ -32,7 +32,8 @@ _TOKEN = re.compile(
 # Words that a constant or a parenthesis may follow without being an argument or the parameter of a type.
 _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case", "when", "then", "else", "escape"}
 # What closes which of the things that are open; AND closes BETWEEN.
-_CLOSES = {")": {"(", "arguments"}, "end": {"case"}}
+_CLOSES = {")": {"(", "arguments", "cast"}, "end": {"case"}}
+_CASTS = {"cast", "try_cast"}
 _JOINS = ("and", "or")
 # A list of columns as a workload's text has it.
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
@@ -217,6 +218,8 @@ def take_apart(text: str) -> list[list[Conjunct]] | None:
             # A type's name before a text may depend on it (TIMESTAMP '...+01' has a time zone), but a DATE is one
             # whatever the day.
             is_bound = before == "::" or (_is_name(before) and before != "date") or "arguments" in opened
+            # What is cast is a constant like any other; behind it is a type, and perhaps a format.
+            is_bound |= "cast" in opened and before != "("
             shape.append(constant if is_bound else _mark(constant, constants))
         elif word in _JOINS and not opened:
             disjuncts[-1].append(Conjunct(text[begin:position], "".join(shape), tuple(constants)))
@@ -247,7 +250,7 @@ def _is_nested(word: str, before: str, opened: list[str]) -> bool:
     if word == "(":
         if before[:1] == '"':
             return False
-        opened.append("arguments" if _is_name(before) else "(")
+        opened.append("cast" if before in _CASTS else "arguments" if _is_name(before) else "(")
     elif word in {"case", "between"}:
         opened.append(word)
     elif word in _CLOSES:
