@@ -50,7 +50,7 @@ from mwem_sql.workload import Query, Workload, check_of
 
 CONFIDENCE = 0.95
 ROW_BYTES = 1000
-"""Bytes that a row of answers, or of a workload, is taken for when it is kept. Larger: fewer are."""
+"""Bytes that a row of a workload is taken for when it is kept. Larger: fewer are."""
 _RELEASED = ("measurements", "workloads", "bounds", "certificates")
 
 
