@@ -20,12 +20,8 @@ import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.measurement import Measurement
-from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
-from mwem_sql.judge.evidence import is_inside
 from mwem_sql.judge.intervals import RANK
-from mwem_sql.model.mixture import Mixture
-from mwem_sql.model.state import State
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, charts
 from mwem_sql.reporting.card import fill
@@ -86,8 +82,8 @@ def make(
     facts, name = stored.facts, str(stored.name)
     heading = "what was released, and how sure it is"
     several = questions(answers)
-    labels, misfits = fits(stored.state(), stored.classes, measurements)
-    pairs = charts.two_way(stored, pairs_by_count(measurements)[:6])
+    labels, misfits = card.fits(stored.state(), stored.classes, measurements)
+    pairs = charts.two_way(stored, card.pairs_by_count(measurements)[:6])
     return fill(
         "page.html",
         style=fill("style.css"),
@@ -236,7 +232,7 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
     """Of each pair the best that one measurement says of it."""
     shown = list(names)[:MOST_SHADES]
     order, best = list(LEGEND), dict[tuple[str, ...], tuple[int, float, str]]()
-    for measurement in _of_classes(measurements):
+    for measurement in card.of_classes(measurements):
         query = measurement.query
         attributes = sorted(query.attributes)
         share = min(1.0, card.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
@@ -261,35 +257,6 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
         shades=[[shade(first, second) for second in shown] for first in shown],
         left_out=len(names) - len(shown),
     )
-
-
-def _of_classes(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements about the state's classes: not those of values inside them."""
-    return [each for each in measurements if each.purpose != "detail"]
-
-
-def pairs_by_count(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
-    """Attributes that were measured together, the most often first."""
-    counts = Counter(chain.from_iterable(combinations(each.query.attributes, 2) for each in _of_classes(measurements)))
-    return sorted(counts, key=lambda pair: -counts[pair])
-
-
-def fits(
-    state: State | Mixture, classes: Mapping[str, Classes], measurements: Sequence[Measurement]
-) -> tuple[list[str], Floats]:
-    """The names of what was measured, and how far the state is from each, over what noise explains.
-
-    About 1 or less is a fit.
-    """
-    misfits, counts = [], {name: each.count for name, each in classes.items()}
-    for measurement in _of_classes(measurements):
-        query = measurement.query
-        weights = state.marginal(query.attributes).astype(np.float64)
-        for axis, name in enumerate(query.attributes if is_inside(measurement, counts) else ()):
-            weights = classes[name].spread(weights, axis)
-        off = measurement.values - query.answer(weights).ravel()
-        misfits.append(float(np.sqrt(np.mean(off**2) / measurement.variance)))
-    return [each.name for each in _of_classes(measurements)], np.array(misfits)
 
 
 def _paragraphs(texts: Iterable[str]) -> str:
