@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import overload
 
 import numpy as np
+import pyarrow as pa
 
 from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.linear import Block, LinearQuery
@@ -61,6 +62,45 @@ class CompiledQuery:
         for parts in product(*self.groups):
             flat = [value for part in parts for value in part]
             yield [flat[position] for position in self.positions]
+
+
+def cells_of(queries: Sequence[CompiledQuery]) -> pa.ListArray:
+    """The same of several queries, one after the other. A block's values are there once, however many queries have it.
+
+    Queries of as many values and cells block by block are worked out together.
+    """
+    values: list[str | None] = []
+    places: dict[Block, Integers] = {}
+    kinds: dict[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]], list[int]] = {}
+    listed: list[Integers | None] = [None] * len(queries)
+    for number, query in enumerate(queries):
+        if query.source.group_by is None:
+            continue
+        for block, cells in zip(query.linear.blocks, query.groups, strict=True):
+            if block not in places:
+                places[block] = len(values) + np.arange(len(cells) * len(cells[0])).reshape(len(cells), -1)
+                values += chain.from_iterable(cells)
+        shapes = tuple([places[block].shape for block in query.linear.blocks])
+        kinds.setdefault((shapes, query.positions), []).append(number)
+    for (shapes, positions), numbers in kinds.items():
+        out = np.zeros((len(numbers), 1, 0), dtype=np.int64)
+        for place, (count, _) in enumerate(shapes):
+            each = np.stack([places[queries[number].linear.blocks[place]] for number in numbers])
+            pair = out.repeat(count, axis=1), np.tile(each, (1, out.shape[1], 1))
+            out = np.concatenate(pair, axis=2)
+        for number, rows in zip(numbers, out[:, :, list(positions)], strict=True):
+            listed[number] = rows
+    widths = np.concatenate(
+        [np.zeros(0, np.int64), *([0] if rows is None else np.full(len(rows), rows.shape[1]) for rows in listed)]
+    )
+    is_scalar = np.concatenate(
+        [np.zeros(0, np.bool_), *(np.full(1 if rows is None else len(rows), rows is None) for rows in listed)]
+    )
+    flat = np.concatenate([np.zeros(0, np.int64), *(rows.reshape(-1) for rows in listed if rows is not None)])
+    offsets = pa.array(np.append(0, np.cumsum(widths)), pa.int32())
+    return pa.ListArray.from_arrays(
+        offsets, pa.array(values, pa.string()).take(pa.array(flat)), mask=pa.array(is_scalar)
+    )
 
 
 @dataclass(frozen=True, eq=False)

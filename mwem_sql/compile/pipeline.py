@@ -148,7 +148,9 @@ def _built(
 def _reading(cutting: Sequence[tuple[Query, Parts]]) -> Reading:
     """Conditions that were read beside a workload, by themselves."""
     queries, parts = zip(*cutting, strict=True)
-    return Reading(workload=Workload(queries), parts=list(parts), measures={}, counts={}, examples=set(), ways=set())
+    return Reading(
+        workload=Workload(queries), parts=list(parts), measures={}, counts={}, examples=set(), ways=set(), lists=set()
+    )
 
 
 def _row(row: int, query: Query, parts: Parts, draft: LinearQuery, coarsening: Coarsening) -> CompiledQuery:
@@ -189,14 +191,15 @@ def _check_as_written(compiled: Compiled, reading: Reading, sandbox: Sandbox) ->
     for row, source in enumerate(compiled.queries.workload):
         if source.predicate is not None and ("truth", source.predicate) not in values:
             continue
-        if source.predicate is None and source.measure is None and source.verbatim:
+        of_list = None if source.verbatim else values.get(("group", source.group_text or ""))
+        if source.predicate is None and source.measure is None and of_list is None:
             continue  # column names only
         query = compiled.queries[row]
         truth = values["truth", source.predicate] if source.predicate is not None else True
         number = values["measure", source.measure] if source.measure is not None else 1.0
         adds = _added(query.linear, codes)
         slack = _slack(query.linear) + (0 if query.reach is None else _added(query.reach, codes) + _slack(query.reach))
-        is_same = source.group_by is None or source.verbatim or values["group", source.group_by[0]].all()
+        is_same = of_list is None or of_list.all()
         if not is_same or (np.abs(np.where(truth, number, 0.0) - adds) > slack).any():
             raise refuse_query(
                 f"query ({query.label!r}) is read in two ways by the parser and by DuckDB",
@@ -232,7 +235,7 @@ def _texts(reading: Reading) -> dict[tuple[str, str], str]:
         if query.measure is not None:
             text = reading.measures[query.measure].text
             texts["measure", query.measure] = f"coalesce(CAST(({text}\n) AS DOUBLE), 0)"
-        if query.group_by is not None and not query.verbatim:
+        if query.group_by is not None and query.group_by[0] in reading.lists and not query.verbatim:
             (listed,) = query.group_by
             leaves = [leaf for part in parts if part.role == "group" for leaf in conditions.leaves(part.what)]
             read = ", ".join(leaf.sql for leaf in leaves)

@@ -32,12 +32,15 @@ _TOKEN = re.compile(
 # Words that a constant or a parenthesis may follow without being an argument or the parameter of a type.
 _KEYWORDS = {"and", "or", "not", "in", "between", "like", "ilike", "is", "case", "when", "then", "else", "escape"}
 # What closes which of the things that are open; AND closes BETWEEN.
-_CLOSES = {")": {"(", "arguments"}, "end": {"case"}}
+_CLOSES = {")": {"(", "arguments", "cast"}, "end": {"case"}}
+_CASTS = {"cast", "try_cast"}
 _JOINS = ("and", "or")
 # A list of columns as a workload's text has it.
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
 _NAMES = re.compile(rf"{_NAME.pattern}(?:, {_NAME.pattern})*")
 _TAKEN = re.compile(r"mwem:|77[0-9]{9}")
+# Names in a row, none of them quoted.
+_WORDS = re.compile(r"[^\W\d]\w*(?:, [^\W\d]\w*)*")
 _MARK = re.compile(r"'mwem:(\d+)'|\b77(\d{9})\b")
 
 MOST_SHAPES = 10_000
@@ -62,6 +65,8 @@ class Reading:
     """For every way in which predicates were read that was not checked before, one predicate."""
     ways: Ways
     """These ways."""
+    lists: set[str]
+    """group_by lists that were read as a whole: other ones have words only, each of which is in one of these."""
 
 
 def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = None) -> Reading:
@@ -73,6 +78,8 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
     factors = {text: tuple(reader.part("factor", leaf) for leaf in each.factors) for text, each in measures.items()}
     columns: dict[str, Part] = {}
     lists: dict[str, Parts] = {}
+    words: dict[str, Part] = {}
+    wholes: set[str] = set()
     parts: list[Parts] = []
     counts: dict[int, Parts] = {}
     for row, query in enumerate(workload):
@@ -85,8 +92,15 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
         elif query.group_by is not None:
             (text,) = query.group_by
             if text not in lists:
-                trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
-                lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
+                listed = text.split(", ") if _WORDS.fullmatch(text) else []
+                if not listed or not words.keys() >= set(listed):
+                    trees = predicate.parse_list(text, domain.spelling, "group_by", domain.table)
+                    lists[text] = tuple(reader.part("group", conditions.leaf(tree.unnest())) for tree in trees)
+                    # What a word between commas is does not depend on the others.
+                    words |= zip(listed, lists[text], strict=True) if len(listed) == len(trees) else ()
+                    wholes.add(text)
+                else:
+                    lists[text] = tuple([words[word] for word in listed])
             rows += lists[text]
         if query.measure is not None and measures[query.measure].is_average:
             counts[row] = rows + tuple(reader.part("present", part.what) for part in factors[query.measure])
@@ -98,6 +112,7 @@ def read_workload(domain: Domain, workload: Workload, shapes: Shapes | None = No
         counts=counts,
         examples=set(reader.examples),
         ways=reader.ways,
+        lists=wholes,
     )
 
 
@@ -203,6 +218,8 @@ def take_apart(text: str) -> list[list[Conjunct]] | None:
             # A type's name before a text may depend on it (TIMESTAMP '...+01' has a time zone), but a DATE is one
             # whatever the day.
             is_bound = before == "::" or (_is_name(before) and before != "date") or "arguments" in opened
+            # What is cast is a constant like any other; behind it is a type, and perhaps a format.
+            is_bound |= "cast" in opened and before != "("
             shape.append(constant if is_bound else _mark(constant, constants))
         elif word in _JOINS and not opened:
             disjuncts[-1].append(Conjunct(text[begin:position], "".join(shape), tuple(constants)))
@@ -233,7 +250,7 @@ def _is_nested(word: str, before: str, opened: list[str]) -> bool:
     if word == "(":
         if before[:1] == '"':
             return False
-        opened.append("arguments" if _is_name(before) else "(")
+        opened.append("cast" if before in _CASTS else "arguments" if _is_name(before) else "(")
     elif word in {"case", "between"}:
         opened.append(word)
     elif word in _CLOSES:

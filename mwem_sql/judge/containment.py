@@ -265,6 +265,39 @@ class CountBatch:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Cuboids:
+    """Counts by groups, as many by each condition, as one question: their cells, one query after the other.
+
+    Nothing says anything of two attributes of any of them together. `blocks` are the conditions of each; `attributes`
+    are those of the first.
+    """
+
+    blocks: Sequence[Sequence[Block]]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return LinearQuery(tuple(self.blocks[0])).attributes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells per condition."""
+        return tuple([block.size for block in self.blocks[0]])
+
+    @property
+    def cells(self) -> int:
+        return len(self.blocks) * prod(self.shape)
+
+
+def cuboids(queries: Queries, flags: Flags) -> Iterator[tuple[Integers, Cuboids]]:
+    """The flagged queries as few questions, each with its queries' numbers, of not too many cells together."""
+    for numbers, members in queries.by_kind(flags, attrgetter("size")):
+        step = max(1, CHUNK // int(queries.cells[numbers[0]]))
+        for first in range(0, len(numbers), step):
+            rows = members[first : first + step].tolist()
+            yield numbers[first : first + step], Cuboids([[queries.blocks[k] for k in row] for row in rows])
+
+
 def count_batches(
     queries: Queries, places: Mapping[str, Integers] | None = None
 ) -> Iterator[tuple[Integers, CountBatch]]:

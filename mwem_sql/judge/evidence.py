@@ -8,7 +8,7 @@ was measured inside classes cuts them otherwise: both are on the finest classes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
@@ -29,16 +29,18 @@ from mwem_sql.judge.containment import (
     MOST_COMBINATIONS,
     Bits,
     CountBatch,
+    Cuboids,
     Parts,
     containment,
     count_batches,
+    cuboids,
     sum_flagged,
     unpack,
 )
 from mwem_sql.kernel.scales import MINIMUM_VARIANCE
 from mwem_sql.kernel.tails import cumulants
 
-Question: TypeAlias = LinearQuery | CountBatch
+Question: TypeAlias = LinearQuery | CountBatch | Cuboids
 """What both have: `attributes`, and a number of `cells`."""
 
 MOST_FAMILIES = 16
@@ -122,13 +124,15 @@ class Family:
         return float(self._cells.variances.sum())
 
     def enclosure(self, question: Question, sizes: Mapping[str, int]) -> Enclosure | None:
-        """What it says of a question on the same classes; None if that is too much to work out."""
+        """What it says of a question on the same classes; None if that is nothing, or too much to work out."""
         # A question comes twice: for what is exact, and then for the bounds of the rest.
         if self._last is None or self._last[0] is not question:
             self._last = question, self._enclosure(question, sizes)
         return self._last[1]
 
     def _enclosure(self, question: Question, sizes: Mapping[str, int]) -> Enclosure | None:
+        if isinstance(question, Cuboids):
+            return None
         if isinstance(question, LinearQuery):
             cells = containment(question.blocks, self.blocks, sizes)
             if cells is None:
@@ -249,12 +253,28 @@ class Families:
         has = self._has.astype(np.float32)
         # An attribute of one class is in every family.
         has[[self._rank[name] for name, size in self._sizes.items() if size == 1]] = 1
-        are_together = has @ has.T > 0
+        return self._of_all_pairs(queries, has @ has.T > 0)
+
+    def are_apart(self, queries: Queries, beside: Collection[str]) -> Flags:
+        """Whether a query is about several attributes, and each is of several classes and none of those `beside`.
+
+        And whether no family has two of them together, nor one without noise any of them: nothing is known of such a
+        query but what is known of each attribute by itself.
+        """
+        has = self._has.astype(np.float32)
+        are_apart = has @ has.T == 0
+        is_free = np.array([size > 1 and name not in beside for name, size in self._sizes.items()], dtype=np.bool_)
+        is_free &= ~self._has[:, [family.noise == 0 for family in self._all]].any(axis=1)
+        np.fill_diagonal(are_apart, is_free)
+        return self._of_all_pairs(queries, are_apart) & (queries.widths > 1)
+
+    def _of_all_pairs(self, queries: Queries, hold: Flags) -> Flags:
+        """Whether something holds of every attribute of a query, which the diagonal says, and of every two."""
         ranks, out = queries.attribute_ranks(self._rank), np.ones(len(queries), dtype=np.bool_)
         for width in np.unique(queries.widths).tolist():
             numbers, members = queries.of_width(width, ranks)
             for one, other in combinations_with_replacement(range(width), 2):
-                out[numbers] &= are_together[members[:, one], members[:, other]]
+                out[numbers] &= hold[members[:, one], members[:, other]]
         return out
 
     def _is_exact(self, question: Question) -> Flags:
@@ -326,14 +346,23 @@ class Evidence:
         """A question on the finest classes."""
         return LinearQuery(tuple(map(self._block, query.blocks)))
 
-    def questions(self, queries: Sequence[LinearQuery]) -> Iterator[tuple[list[int], Question]]:
-        """Several questions on the finest classes, counts in batches, each with the numbers of its queries."""
+    def questions(
+        self, queries: Sequence[LinearQuery], beside: Collection[str] = ()
+    ) -> Iterator[tuple[list[int], Question]]:
+        """Several questions on the finest classes, counts in batches, each with the numbers of its queries.
+
+        Of attributes `beside`, more is known than the measurements say.
+        """
         batch = Queries.of(queries)
         is_left = np.ones(len(batch), dtype=np.bool_)
         for numbers, counts in count_batches(batch, self._question_classes):
             is_left[numbers] = False
             yield numbers.tolist(), counts
-        for number in np.flatnonzero(is_left).tolist():
+        counted = np.array([block.values is None for block in batch.blocks], dtype=np.bool_)
+        is_apart = is_left & batch.are_all(counted) & self.families.are_apart(batch, beside)
+        for numbers, several in cuboids(batch, is_apart):
+            yield numbers.tolist(), Cuboids([list(map(self._block, blocks)) for blocks in several.blocks])
+        for number in np.flatnonzero(is_left & ~is_apart).tolist():
             yield [number], self.question(batch[number])
 
     def first_steps(self, question: Question, queries: int) -> list[int | None]:

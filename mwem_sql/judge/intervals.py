@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.nested import Estimates
 from mwem_sql.compile.compiled import CompiledQuery
-from mwem_sql.judge.containment import CountBatch
+from mwem_sql.judge.containment import CountBatch, Cuboids
 from mwem_sql.judge.evidence import Evidence, ExactSums, Family, Question
 from mwem_sql.kernel.tails import half_widths
 
@@ -98,6 +98,7 @@ class Judge:
         self._bounded = [
             (_without_noise(evidence.question(query), answers), bound) for query, answers, bound in bounded
         ]
+        self._beside = {name for family, _ in self._bounded for name in family.attributes}
         self._alone: dict[Block, LowHigh] = {}
         self._rows = self._total(total)
 
@@ -119,14 +120,15 @@ class Judge:
                 for number, (query, most) in enumerate(zip(queries, within, strict=True))
                 if query.over is None and isfinite(most[0]) == is_certified
             ]
-            for places, question in self._evidence.questions([queries[number].linear for number in plain]):
+            linear = [queries[number].linear for number in plain]
+            for places, question in self._evidence.questions(linear, self._beside):
                 numbers = [plain[k] for k in places]
                 sums = np.concatenate([answers[number][0] for number in numbers])
-                most_off = np.array([within[number][0] for number in numbers])
+                cells = question.cells // len(numbers)
+                most_off = np.repeat([within[number][0] for number in numbers], cells)
                 # Sums are questions one by one.
                 reach = queries[numbers[0]].reach if len(numbers) == 1 else None
                 together = self._interval(question, Chance(self._miss), sums, most_off, reach)
-                cells = question.cells // len(numbers)
                 out.update((number, together.at(k * cells, (k + 1) * cells)) for k, number in enumerate(numbers))
         for number, (query, (sums, counts)) in enumerate(zip(queries, answers, strict=True)):
             if query.over is not None and counts is not None:
@@ -183,7 +185,7 @@ class Judge:
 
         `miss` is the chance of each cell.
         """
-        is_count = isinstance(question, CountBatch) or question.is_count
+        is_count = not isinstance(question, LinearQuery) or question.is_count
         exact = self._evidence.families.exact(question)
         is_exact = exact.is_exact
         low = high = exact.estimates.values
@@ -259,10 +261,10 @@ class Judge:
         if isinstance(question, CountBatch):
             conditions = [self._by_itself(group) for group in question.alone()] if len(question.groups) > 1 else []
             return self._count_bounds(question, conditions, bounds, selected, of_families=1)
+        if isinstance(question, Cuboids):
+            return self._count_bounds(question, self._by_conditions(question.blocks), bounds, selected, of_families=1)
         counted = LinearQuery(tuple(map(_counted, question.blocks)))
-        each = [self._block_by_itself(block) for block in question.blocks] if len(question.blocks) > 1 else []
-        cells = np.unravel_index(np.arange(counted.cells), counted.shape) if each else ()
-        conditions = [(low[cell], high[cell]) for (low, high), cell in zip(each, cells, strict=True)]
+        conditions = self._by_conditions([question.blocks])
         if question.is_count:
             return self._count_bounds(counted, conditions, bounds, selected, of_families=1)
         low, high = self._count_bounds(counted, conditions, bounds, selected, of_families=1 / 2)
@@ -302,6 +304,19 @@ class Judge:
                 low = np.maximum(low, enclosure.low.values - bound)
                 high = np.minimum(high, np.where(enclosure.is_open, np.inf, enclosure.high.values + bound))
         return low, np.maximum(high, 0)
+
+    def _by_conditions(self, queries: Sequence[Sequence[Block]]) -> list[LowHigh]:
+        """Of each cell of some queries of the same shape, the bounds of each of its conditions by itself."""
+        shape = [block.size for block in queries[0]]
+        if len(shape) < 2:
+            return []
+        places = np.unravel_index(np.arange(prod(shape)), shape)
+        ends = [np.array([self._block_by_itself(block) for block in blocks]) for blocks in zip(*queries, strict=True)]
+        # Queries, then the two ends, then cells.
+        return [
+            (each[:, 0, place].reshape(-1), each[:, 1, place].reshape(-1))
+            for each, place in zip(ends, places, strict=True)
+        ]
 
     def _block_by_itself(self, block: Block) -> LowHigh:
         """The bounds of a condition by itself, for all questions that have it."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import duckdb
@@ -18,7 +18,7 @@ from mwem_sql.algebra.linear import LinearQuery
 from mwem_sql.algebra.measurement import Measurement
 from mwem_sql.algebra.queries import Queries
 from mwem_sql.compile.check import check_constants
-from mwem_sql.compile.compiled import Compiled, CompiledQuery
+from mwem_sql.compile.compiled import Compiled, CompiledQuery, cells_of
 from mwem_sql.compile.pipeline import compile_workload
 from mwem_sql.errors import (
     MwemError,
@@ -50,7 +50,7 @@ from mwem_sql.workload import Query, Workload, check_of
 
 CONFIDENCE = 0.95
 ROW_BYTES = 1000
-"""Bytes that a row of answers, or of a workload, is taken for when it is kept. Larger: fewer are."""
+"""Bytes that a row of a workload is taken for when it is kept. Larger: fewer are."""
 _RELEASED = ("measurements", "workloads", "bounds", "certificates")
 
 
@@ -162,7 +162,7 @@ class Answerer:
 
     def answers(self, compiled: Compiled) -> list[Floats]:
         """One vector per query, its cells in order; NaN for the average of nothing."""
-        return [divided(*pair) for pair in self._sums(compiled)]
+        return [divided(*pair) for pair in self._sums(compiled, list(compiled.queries))]
 
     def judged(self, workload: Workload, confidence: float, *, is_new: bool = False) -> Judged:
         """Answers with how far each may be off. Questions that are `is_new` are checked as a release checks them."""
@@ -178,10 +178,11 @@ class Answerer:
         bounded, count = bounds.bounded(), len(workload)
         # On classes that both the questions and the bounded queries distinguish.
         compiled = self.compile(Workload((*workload, *bounded)), is_new=is_new)
-        sums, queries = self._sums(compiled), compiled.queries[:count]
+        everything = list(compiled.queries)
+        sums, queries = self._sums(compiled, everything), everything[:count]
         context = [
             (query.linear, answer, bound)
-            for query, (answer, _), bound in zip(compiled.queries[count:], sums[count:], bounded.values(), strict=True)
+            for query, (answer, _), bound in zip(everything[count:], sums[count:], bounded.values(), strict=True)
         ]
         evidence = Evidence(self.stored.classes, released.measurements, compiled)
         judge = Judge(evidence, miss, total, context)
@@ -220,27 +221,25 @@ class Answerer:
         ]
         return "; ".join(filter(None, [summary.rows_used(self.stored.facts), *limits])) or None
 
-    def _sums(self, compiled: Compiled) -> list[tuple[Floats, Floats | None]]:
+    def _sums(self, compiled: Compiled, queries: Sequence[CompiledQuery]) -> list[tuple[Floats, Floats | None]]:
         """Of each query its sums, in the measure's unit, and for an average the counts that divide them."""
+        # Of attributes whose classes are not those that are stored, but parts of them.
+        finer = {name: classes.within(self.stored.classes[name]) for name, classes in compiled.classes.items()}
+        finer = {name: part for name, part in finer.items() if not np.array_equal(part.codes, np.arange(part.count))}
         by_attributes: dict[tuple[str, ...], list[LinearQuery]] = {}
-        for query in compiled.queries:
+        for query in queries:
             for part in (query,) if query.over is None else (query, query.over):
                 by_attributes.setdefault(part.linear.attributes, []).append(part.linear)
         answers: dict[LinearQuery, Floats] = {}
-        for queries in by_attributes.values():
-            marginal = self._marginal(queries[0].attributes, compiled)
-            answers.update(zip(queries, Queries.of(queries).answers(marginal), strict=True))
+        for attributes, several in by_attributes.items():
+            marginal = self.weights(attributes)
+            for axis, name in enumerate(attributes):
+                marginal = finer[name].spread(marginal, axis) if name in finer else marginal
+            answers.update(zip(several, Queries.of(several).answers(marginal), strict=True))
         return [
             (answers[query.linear] * query.linear.unit, None if query.over is None else answers[query.over.linear])
-            for query in compiled.queries
+            for query in queries
         ]
-
-    def _marginal(self, attributes: Sequence[str], compiled: Compiled) -> Floats:
-        """The marginal over the queries' classes, which are finer."""
-        out = self.weights(attributes)
-        for axis, name in enumerate(attributes):
-            out = compiled.classes[name].within(self.stored.classes[name]).spread(out, axis)
-        return out
 
     def weights(self, attributes: Sequence[str]) -> Floats:
         """The marginal over stored classes; what rules leave no weight has none."""
@@ -251,31 +250,46 @@ class Answerer:
         compiled = self.compile(Workload.from_predicates(predicates), is_new=True)
         return [float(values[0]) for values in self.answers(compiled)]
 
-    def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> Iterator[dict[str, Any]]:
-        """The rows of mwem_answer. Those of a question that was asked of the same content before are kept."""
+    def rows(self, workload: Workload, confidence: float = CONFIDENCE) -> list[dict[str, Any]]:
+        """The rows of mwem_answer, a caller's own."""
+        rows: list[dict[str, Any]] = self.table(workload, confidence).to_pylist()
+        return rows
+
+    def table(self, workload: Workload, confidence: float = CONFIDENCE) -> pa.Table:
+        """The rows of mwem_answer as columns. Those of a question that was asked of the same content are kept."""
         released = self._released()
 
-        def made() -> tuple[list[dict[str, Any]], int]:
-            rows = list(self._rows(workload, confidence, released))
-            return rows, ROW_BYTES * (len(rows) + len(workload))
+        def made() -> tuple[pa.Table, int]:
+            table = self._table(self._judged(workload, confidence, released, is_new=True))
+            return table, table.nbytes + ROW_BYTES * len(workload)
 
         meaning = settings_of(self.settings), confidence
         key = "rows", self.stored.number, released.number, meaning, tuple(workload)
-        return map(dict, kept.KEPT.get(key, made))
+        return kept.KEPT.get(key, made)
 
-    def _rows(self, workload: Workload, confidence: float, released: Released) -> Iterator[dict[str, Any]]:
-        judged = self._judged(workload, confidence, released, is_new=True)
-        for query, values, intervals in zip(judged.queries, judged.answers, judged.intervals, strict=True):
-            note = self._note(query)
-            for cell, value, interval in zip(query.cells(), values.tolist(), intervals.rows(), strict=True):
-                yield {
-                    "query": query.row_number,
-                    "name": query.label,
-                    "cell": cell,
-                    "answer": or_null(value),
-                    **interval,
-                    "note": note,
-                }
+    def _table(self, judged: Judged) -> pa.Table:
+        rows = pa.array(np.repeat(np.arange(len(judged.queries)), list(map(len, judged.answers))))
+        answers, low, high = (
+            np.concatenate([np.zeros(0), *each])
+            for each in (
+                judged.answers,
+                (each.low for each in judged.intervals),
+                (each.high for each in judged.intervals),
+            )
+        )
+        measured = chain.from_iterable(each.measured for each in judged.intervals)
+        return pa.table(
+            {
+                "query": pa.array([query.row_number for query in judged.queries], pa.int64()).take(rows),
+                "name": pa.array([query.label for query in judged.queries], pa.string()).take(rows),
+                "cell": cells_of(judged.queries),
+                "answer": pa.array(answers, mask=np.isnan(answers)),
+                "low": pa.array(low, mask=~np.isfinite(low)),
+                "high": pa.array(high, mask=~np.isfinite(high)),
+                "measured": pa.array(measured, pa.string()),
+                "note": pa.array(map(self._note, judged.queries), pa.string()).take(rows),
+            }
+        )
 
 
 def divided(sums: Floats, counts: Floats | None) -> Floats:

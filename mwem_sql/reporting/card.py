@@ -7,10 +7,12 @@ published.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain, combinations
 from math import exp, log, pi, sqrt
 from string import Template
 from typing import Any
@@ -18,9 +20,14 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from mwem_sql.algebra.arrays import Floats
 from mwem_sql.algebra.measurement import NOISE, Measurement
+from mwem_sql.domains.classes import Classes
 from mwem_sql.domains.domain import Domain
 from mwem_sql.judge import grade
+from mwem_sql.judge.evidence import is_inside
+from mwem_sql.model.mixture import Mixture
+from mwem_sql.model.state import State
 from mwem_sql.platform.metadata import VERSION
 from mwem_sql.releases import store, summary
 from mwem_sql.releases.drawing import NUMBER, table_keys
@@ -377,3 +384,32 @@ def _one_line(query: Mapping[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def of_classes(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The measurements about the state's classes: not those of values inside them."""
+    return [each for each in measurements if each.purpose != "detail"]
+
+
+def pairs_by_count(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Attributes that were measured together, the most often first."""
+    counts = Counter(chain.from_iterable(combinations(each.query.attributes, 2) for each in of_classes(measurements)))
+    return sorted(counts, key=lambda pair: -counts[pair])
+
+
+def fits(
+    state: State | Mixture, classes: Mapping[str, Classes], measurements: Sequence[Measurement]
+) -> tuple[list[str], Floats]:
+    """The names of what was measured, and how far the state is from each, over what noise explains.
+
+    About 1 or less is a fit.
+    """
+    misfits, counts = [], {name: each.count for name, each in classes.items()}
+    for measurement in of_classes(measurements):
+        query = measurement.query
+        weights = state.marginal(query.attributes).astype(np.float64)
+        for axis, name in enumerate(query.attributes if is_inside(measurement, counts) else ()):
+            weights = classes[name].spread(weights, axis)
+        off = measurement.values - query.answer(weights).ravel()
+        misfits.append(float(np.sqrt(np.mean(off**2) / measurement.variance)))
+    return [each.name for each in of_classes(measurements)], np.array(misfits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 from sqlglot import exp
 
 from mwem_sql.errors import MwemError, OptionError, OutputError, literal, refuse
@@ -41,13 +42,13 @@ MOST_ENDS = 1_000
 def report(
     session: Session,
     ready: Answerer,
-    answers: Iterable[Mapping[str, Any]],
+    answers: pa.Table,
     *,
     compared: str | None,
     path: object,
     function: str,
 ) -> Iterator[dict[str, Any]]:
-    """Write the page, or give it where no file is named; `answers` are those to the workload.
+    """Write the page, or give it where no file is named; `answers` are those to the workload, as mwem_answer has them.
 
     They stand beside true ones where there is a table that they are `compared` with.
     """
@@ -108,12 +109,12 @@ def _ends(ready: Answerer, pictures: Mapping[str, charts.OneWay]) -> dict[str, c
         name: bars for (name, (bars, _)), count in zip(pictures.items(), counts, strict=True) if count <= MOST_ENDS
     }
     predicates = [dialect.sql(predicate) for bars in drawn.values() for predicate in bars.predicates]
-    rows = iter(ready.rows(Workload.from_predicates(predicates)) if predicates else ())
+    if not predicates:
+        return {name: [] for name in drawn}
+    table = ready.table(Workload.from_predicates(predicates))
+    ends = zip(table["low"].to_pylist(), table["high"].to_pylist(), strict=True)
     return {
-        name: [
-            None if row["low"] is None or row["high"] is None else (row["low"], row["high"])
-            for row in islice(rows, len(bars.labels))
-        ]
+        name: [None if low is None or high is None else (low, high) for low, high in islice(ends, len(bars.labels))]
         for name, bars in drawn.items()
     }
 

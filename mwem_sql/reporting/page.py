@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain, combinations
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from mwem_sql.algebra.arrays import Floats
+from mwem_sql.algebra.arrays import Floats, Integers
 from mwem_sql.algebra.measurement import Measurement
-from mwem_sql.domains.classes import Classes
 from mwem_sql.judge import grade
-from mwem_sql.judge.evidence import is_inside
 from mwem_sql.judge.intervals import RANK
-from mwem_sql.model.mixture import Mixture
-from mwem_sql.model.state import State
 from mwem_sql.releases.store import Stored
 from mwem_sql.reporting import card, charts
 from mwem_sql.reporting.card import fill
@@ -70,27 +67,23 @@ class Question:
 def make(
     stored: Stored,
     measurements: Sequence[Measurement],
-    answers: Iterable[Mapping[str, Any]],
+    answers: pa.Table,
     compared: str | None,
     *,
     pictures: Mapping[str, charts.OneWay],
     ends: Mapping[str, charts.Ends],
     tables: str = "",
 ) -> str:
-    """The page of a release as HTML.
+    """The page of a release as HTML. `answers` has a row for each cell of each question, as mwem_answer gives them.
 
     `compared` is the private table that answers were compared with; `pictures` are those of single attributes, and
     `ends` have their error bars. `tables` is the section about other tables of the release.
     """
     facts, name = stored.facts, str(stored.name)
     heading = "what was released, and how sure it is"
-    rows = [dict(row) for row in answers]
-    for row in rows:
-        if "measured" in row:
-            row["quote"] = use(row)
-    several = questions(rows)
-    labels, misfits = fits(stored.state(), stored.classes, measurements)
-    pairs = charts.two_way(stored, pairs_by_count(measurements)[:6])
+    several = questions(answers)
+    labels, misfits = card.fits(stored.state(), stored.classes, measurements)
+    pairs = charts.two_way(stored, card.pairs_by_count(measurements)[:6])
     return fill(
         "page.html",
         style=fill("style.css"),
@@ -112,62 +105,94 @@ def make(
         facts="".join(fill("fact.html", name=escape(name), value=escape(value)) for name, value in _facts(facts)),
         promise=_paragraphs(card.promise(facts)),
         measured=_measured(measurements, labels, misfits.tolist()),
-        answers_text=_paragraphs(_about(rows, facts)),
+        answers_text=_paragraphs(_about(answers, facts)),
         ones="".join(
             titled(isolated(attribute), _picture(attribute, bars, counts, ends.get(attribute, ())))
             for attribute, (bars, counts) in pictures.items()
         ),
         twos=_combinations(pairs),
         footer="Made by mwem_report of mwem_sql. The page is complete by itself and loads nothing.",
-        data=_data(rows[:MOST_ANSWERS], worst_first=compared is not None),
+        data=_data(answers.slice(0, MOST_ANSWERS), worst_first=compared is not None),
     )
 
 
-def use(row: Mapping[str, Any]) -> Use | None:
-    """How an answer may be used; None without an interval."""
-    half = _half(row)
-    if half is None:
-        return None
-    return _use(half / abs(row["answer"])) if row["answer"] else "no"
+def uses(answers: pa.Table) -> list[Use | None]:
+    """How each answer may be used; None without an interval."""
+    values, halves = _numbers(answers, "answer"), _halves(answers)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.where(values == 0, np.inf, halves / np.abs(values))
+    return [
+        None if unknown else _use(each) for each, unknown in zip(off.tolist(), np.isnan(halves).tolist(), strict=True)
+    ]
 
 
 def _use(off: float) -> Use:
     return "yes" if off <= MOST_ERROR["yes"] else "roughly" if off <= MOST_ERROR["roughly"] else "no"
 
 
-def _half(row: Mapping[str, Any]) -> float | None:
-    """How far the truth is from an answer at most."""
-    if row["answer"] is None or row.get("low") is None or row.get("high") is None:
-        return None
-    return float(max(row["high"] - row["answer"], row["answer"] - row["low"]))
+def _numbers(answers: pa.Table, name: str) -> Floats:
+    """A column as numbers; NaN for NULL, and where there is no such column."""
+    if name not in answers.column_names:
+        return np.full(len(answers), np.nan)
+    return np.asarray(answers[name].cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
-def questions(answers: Iterable[Mapping[str, Any]]) -> list[Question]:
+def _halves(answers: pa.Table) -> Floats:
+    """How far the truth is from each answer at most; NaN where that is not known."""
+    values = _numbers(answers, "answer")
+    return np.maximum(_numbers(answers, "high") - values, values - _numbers(answers, "low"))
+
+
+def _ranks(answers: pa.Table) -> Integers:
+    """Of each answer, how well it was measured: its place in RANK."""
+    ranks = answers["measured"].combine_chunks().dictionary_encode()
+    numbers = np.array([RANK[word] for word in ranks.dictionary.to_pylist()], dtype=np.int64)
+    return np.asarray(numbers[ranks.indices.to_numpy()])
+
+
+def questions(answers: pa.Table) -> list[Question]:
     """In the order of the workload."""
-    grouped: dict[int, list[Mapping[str, Any]]] = {}
-    for row in answers:
-        grouped.setdefault(row["query"], []).append(row)
-    return [_question(number, rows) for number, rows in grouped.items()]
+    if not len(answers):
+        return []
+    numbers, first, which = np.unique(answers["query"].to_numpy(), return_index=True, return_inverse=True)
+    values, halves, count = np.abs(_numbers(answers, "answer")), _halves(answers), len(numbers)
+    bounded = np.flatnonzero(~np.isnan(halves))
+    sizes, widths = (np.bincount(which[bounded], each[bounded], count) for each in (values, halves))
+    # Nothing may be quoted of a question all of whose answers are 0, but for what they are at most.
+    off = np.divide(widths, sizes, out=np.full(count, np.inf), where=sizes > 0)
+    worst = np.zeros(count, dtype=np.int64)
+    np.maximum.at(worst, which, _ranks(answers))
+    # The example of a question is the first of its largest answers.
+    largest = bounded[np.lexsort((-values[bounded], which[bounded]))]
+    largest = largest[np.flatnonzero(np.diff(which[largest], prepend=-1))]
+    examples = dict(zip(which[largest].tolist(), _examples(answers.take(largest)), strict=True))
+    names, words = answers["name"].take(first).to_pylist(), list(RANK)
+    return [
+        Question(
+            query=query,
+            name=str(name),
+            cells=cells,
+            off=each if number in examples else None,
+            measured=words[rank],
+            example=examples.get(number, ""),
+        )
+        for number, (query, name, cells, each, rank) in enumerate(
+            zip(numbers.tolist(), names, np.bincount(which).tolist(), off.tolist(), worst.tolist(), strict=True)
+        )
+    ]
 
 
-def _question(number: int, rows: Sequence[Mapping[str, Any]]) -> Question:
-    bounded = [(abs(row["answer"]), half, row) for row in rows if (half := _half(row)) is not None]
-    size = sum(answer for answer, _, _ in bounded)
-    example = ""
-    if bounded:
-        _, half, row = max(bounded, key=lambda entry: entry[0])
-        cell = ", ".join("NULL" if part is None else part for part in row.get("cell") or ())
+def _examples(answers: pa.Table) -> Iterator[str]:
+    cells = _cells(answers) if "cell" in answers.column_names else [""] * len(answers)
+    for cell, value, half in zip(cells, answers["answer"].to_pylist(), _halves(answers).tolist(), strict=True):
         digits = 0 if half >= 2 else 1 if half >= 0.2 else 3
-        example = f"{cell}: " * bool(cell) + f"{row['answer']:,.{digits}f} ± {half:,.{digits}f}"
-    return Question(
-        query=number,
-        name=str(rows[0]["name"]),
-        cells=len(rows),
-        # Nothing may be quoted of a question all of whose answers are 0, but for what they are at most.
-        off=None if not bounded else sum(half for _, half, _ in bounded) / size if size else float("inf"),
-        measured=max((row["measured"] for row in rows), key=RANK.__getitem__),
-        example=example,
-    )
+        yield f"{cell}: " * bool(cell) + f"{value:,.{digits}f} ± {half:,.{digits}f}"
+
+
+def _cells(answers: pa.Table) -> list[str]:
+    """The values of each cell in words; nothing of a question without groups."""
+    cells = answers["cell"].to_pylist()
+    return [", ".join(["NULL" if part is None else part for part in cell or ()]) for cell in cells]
 
 
 def ranked(several: Sequence[Question], count: int) -> tuple[list[Question], list[Question]]:
@@ -207,7 +232,7 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
     """Of each pair the best that one measurement says of it."""
     shown = list(names)[:MOST_SHADES]
     order, best = list(LEGEND), dict[tuple[str, ...], tuple[int, float, str]]()
-    for measurement in _of_classes(measurements):
+    for measurement in card.of_classes(measurements):
         query = measurement.query
         attributes = sorted(query.attributes)
         share = min(1.0, card.typical(measurement) / query.unit * query.cells / (2 * max(1.0, total)))
@@ -232,35 +257,6 @@ def shades(names: Sequence[str], measurements: Sequence[Measurement], total: flo
         shades=[[shade(first, second) for second in shown] for first in shown],
         left_out=len(names) - len(shown),
     )
-
-
-def _of_classes(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements about the state's classes: not those of values inside them."""
-    return [each for each in measurements if each.purpose != "detail"]
-
-
-def pairs_by_count(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
-    """Attributes that were measured together, the most often first."""
-    counts = Counter(chain.from_iterable(combinations(each.query.attributes, 2) for each in _of_classes(measurements)))
-    return sorted(counts, key=lambda pair: -counts[pair])
-
-
-def fits(
-    state: State | Mixture, classes: Mapping[str, Classes], measurements: Sequence[Measurement]
-) -> tuple[list[str], Floats]:
-    """The names of what was measured, and how far the state is from each, over what noise explains.
-
-    About 1 or less is a fit.
-    """
-    misfits, counts = [], {name: each.count for name, each in classes.items()}
-    for measurement in _of_classes(measurements):
-        query = measurement.query
-        weights = state.marginal(query.attributes).astype(np.float64)
-        for axis, name in enumerate(query.attributes if is_inside(measurement, counts) else ()):
-            weights = classes[name].spread(weights, axis)
-        off = measurement.values - query.answer(weights).ravel()
-        misfits.append(float(np.sqrt(np.mean(off**2) / measurement.variance)))
-    return [each.name for each in _of_classes(measurements)], np.array(misfits)
 
 
 def _paragraphs(texts: Iterable[str]) -> str:
@@ -377,16 +373,17 @@ def _measured(measurements: Sequence[Measurement], labels: Sequence[str], misfit
     return table + fill("fit.html", card=titled("How well the release fits what was measured", picture))
 
 
-def _about(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
+def _about(answers: pa.Table, facts: Mapping[str, Any]) -> list[str]:
     """What the table of answers shows, and which of them to trust."""
     first = (
-        f"All {len(rows):,} answers to the workload."
-        if len(rows) <= MOST_ANSWERS
-        else f"The first {MOST_ANSWERS:,} of {len(rows):,} answers."
+        f"All {len(answers):,} answers to the workload."
+        if len(answers) <= MOST_ANSWERS
+        else f"The first {MOST_ANSWERS:,} of {len(answers):,} answers."
     )
-    if not rows or "measured" not in rows[0]:
+    if not len(answers):
         return [first]
-    counts, error = Counter(row["measured"] for row in rows), grade.mean_error(facts)
+    counts = dict(zip(RANK, np.bincount(_ranks(answers), minlength=len(RANK)).tolist(), strict=True))
+    error = grade.mean_error(facts)
     trust = (
         f"{first} The truth is between 'at least' and 'at most' 95 times in 100. Trust an answer as far as these two"
         " are close to it: 0 to 50 says that there are few, and not how many."
@@ -429,24 +426,19 @@ def _combinations(pictures: Mapping[tuple[str, str], tuple[charts.Bars, charts.B
     return fill("combinations.html", cards=cards) if cards else ""
 
 
-def _data(rows: Sequence[Mapping[str, Any]], *, worst_first: bool) -> str:
+def _data(answers: pa.Table, *, worst_first: bool) -> str:
     """Columns and rows for the page's table, as JSON that may stand inside a script element."""
     titles = {
         "query": "query", "name": "question", "cell": "cell", "answer": "answer", "low": "at least", "high": "at most",
         "measured": "measured", "quote": "quote", "true_answer": "truth", "error": "off by",
     }  # fmt: skip
-    names = [name for name in titles if rows and name in rows[0]]
+    made = {"quote": uses, "cell": _cells}
+    names = [name for name in titles if len(answers) and name in {*answers.column_names, "quote"}]
     texts = {"name", "cell", "measured", "quote"}
     columns = [
         {"name": name, "title": titles[name], "number": name not in texts, "first": worst_first and name == "error"}
         for name in names
     ]
-    lines = [
-        [
-            ", ".join("NULL" if part is None else part for part in row[name] or ()) if name == "cell" else row[name]
-            for name in names
-        ]
-        for row in rows
-    ]
-    content = json.dumps({"columns": columns, "rows": lines}, allow_nan=False)
+    values = [made[name](answers) if name in made else answers[name].to_pylist() for name in names]
+    content = json.dumps({"columns": columns, "rows": list(zip(*values, strict=True))}, allow_nan=False)
     return content.replace("<", "\\u003c").replace("\u2028", "\\u2028")

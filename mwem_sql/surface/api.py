@@ -76,8 +76,7 @@ class Release(Summary):
         level = read_confidence(confidence, function)
         store.check_standing(self._session.cursor(), self._stored.name, self._stored.facts, function)
         workload = read_workload(self._session, workload, None, function)
-        rows = Answerer(self._session, self._stored).rows(workload, level)
-        return pa.Table.from_pylist(list(rows), schema=spec.FUNCTIONS[function].schema)
+        return Answerer(self._session, self._stored).table(workload, level).cast(spec.FUNCTIONS[function].schema)
 
 
 @overload
@@ -278,6 +277,8 @@ def _table(function: str, given: dict[str, Any]) -> pa.Table:
         result = declaration.body(call)
         if isinstance(result, bodies.Typed):
             return result.table(call.session)
+        if isinstance(result, pa.Table):
+            return result.cast(declaration.schema)
         return pa.Table.from_pylist(list(result), schema=declaration.schema)
 
     return _run(function, given, work)

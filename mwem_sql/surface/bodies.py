@@ -242,9 +242,9 @@ def parities(call: Arguments) -> Rows:
     return _rows_of(Workload.parities(_domain(call)[0], order, columns))
 
 
-def answer(call: Arguments) -> Rows:
+def answer(call: Arguments) -> pa.Table:
     confidence = call.confidence()
-    return call.answerer().rows(call.workload(), confidence)
+    return call.answerer().table(call.workload(), confidence)
 
 
 def count(calls: Sequence[Arguments]) -> list[dict[str, Any]]:
@@ -257,7 +257,7 @@ def count_interval(calls: Sequence[Arguments]) -> list[dict[str, Any]]:
     """All predicates that are asked of one release with one confidence, compiled together."""
     ready = calls[0].answerer()
     predicates = [_predicate(call) for call in calls]
-    return list(ready.rows(Workload.from_predicates(predicates), calls[0].confidence()))
+    return ready.rows(Workload.from_predicates(predicates), calls[0].confidence())
 
 
 def _predicate(call: Arguments) -> str:
@@ -305,11 +305,12 @@ def report(call: Arguments) -> Rows:
     output, ready = call.name("output"), call.answerer()
     workload = ready.workload()
     with spoken_by(call.function, instead_of="mwem_compare"):
-        rows = (
-            ready.rows(workload) if compared is None else comparison.compare(call.session, compared, output, workload)
-        )
+        if compared is None:
+            table = ready.table(workload)
+        else:
+            table = pa.Table.from_pylist(list(comparison.compare(call.session, compared, output, workload)))
         return list(
-            files.report(call.session, ready, rows, compared=compared, path=call["path"], function=call.function)
+            files.report(call.session, ready, table, compared=compared, path=call["path"], function=call.function)
         )
 
 

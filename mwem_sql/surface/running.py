@@ -17,7 +17,7 @@ from sqlglot import exp
 from mwem_sql.errors import MwemError
 from mwem_sql.platform import calls
 from mwem_sql.releases.sample import as_texts
-from mwem_sql.surface.bodies import Arguments, Typed, sentence
+from mwem_sql.surface.bodies import Arguments, Rows, Typed, sentence
 from mwem_sql.surface.declaration import Home, SqlFunction
 
 Result = TypeVar("Result")
@@ -25,13 +25,22 @@ Result = TypeVar("Result")
 
 def rows(function: SqlFunction, home: Home, arguments: pa.Array, queries: pa.Array) -> pa.Array:
     """The rows of each call; or one with the refusal, which the macro raises as an error of DuckDB's."""
-    out: list[list[dict[str, Any]]] = []
+    out = []
     for text, texts in zip(arguments.to_pylist(), queries.to_pylist(), strict=True):
         try:
-            out.append(_run(function, Arguments.of_sql(function.name, home, text, texts), list))
+            call = Arguments.of_sql(function.name, home, text, texts)
+            out.append(_run(function, call, lambda rows: _structs(function, rows)))
         except Exception as error:  # noqa: BLE001
-            out.append([{"err": sentence(function.name, error)}])
-    return pa.array(out, type=pa.list_(_row(function)))
+            out.append(pa.array([{"err": sentence(function.name, error)}], _row(function)))
+    return pa.ListArray.from_arrays(_offsets(out), pa.concat_arrays([pa.array([], _row(function)), *out]))
+
+
+def _structs(function: SqlFunction, rows: Rows | pa.Table) -> pa.StructArray:
+    """The rows that a body gives, none of them with a refusal."""
+    if not isinstance(rows, pa.Table):
+        return pa.array(list(rows), _row(function))
+    columns = [column.combine_chunks() for column in rows.cast(function.schema).columns]
+    return pa.StructArray.from_arrays([pa.nulls(len(rows), pa.string()), *columns], fields=list(_row(function)))
 
 
 def _run(function: SqlFunction, call: Arguments, read: Callable[[Any], Result]) -> Result:

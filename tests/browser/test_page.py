@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from conftest import PEOPLE, Connection
 
@@ -171,7 +172,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 mwem_sql.report(con, "seeded", made["seeded"])
                 stored = store.load(con.cursor(), "released", Session.of(con).place, "test")
                 made["empty"].write_text(
-                    report_page.make(stored, [], [], None, pictures=charts.one_way(stored), ends={}), "utf-8"
+                    report_page.make(stored, [], pa.table({}), None, pictures=charts.one_way(stored), ends={}), "utf-8"
                 )
     for name, kind_of_several in {"joined": joined, "deep": deep, "broad": broad}.items():
         with mwem_sql.connect() as con:

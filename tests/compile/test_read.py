@@ -40,6 +40,14 @@ names = st.sampled_from(
 operators = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="])
 
 
+casts = st.sampled_from(["CAST", "try_cast", "cast "])
+
+
+types = st.sampled_from(
+    ["INT", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "DECIMAL(9, 2)", "VARCHAR", "INT[]", "ENUM ('a', 'b')"]
+)
+
+
 atoms = st.one_of(
     st.builds("{} {} {}".format, names, operators, st.one_of(numbers, strings)),
     st.builds("{}{}{}".format, numbers, operators, st.sampled_from(["age", "hours"])),
@@ -51,6 +59,8 @@ atoms = st.one_of(
     st.builds("{} IS NOT NULL".format, names),
     st.builds("{} > DATE {}".format, names, strings),
     st.builds("date_trunc('month', age) = {}".format, strings),
+    st.builds("{} >= {}({} AS {})".format, names, casts, st.one_of(numbers, strings), types),
+    st.builds("{} < CAST(({} + {}) AS DOUBLE)".format, names, numbers, numbers),
     st.builds("CASE WHEN {} > {} THEN {} = 1 ELSE true END".format, names, numbers, names),
 )
 
@@ -378,3 +388,37 @@ def test_neither_name_nor_expression(shared: Connection, item: str, message: str
     with pytest.raises(duckdb.Error) as caught:
         shared.execute("FROM mwem_plan('people', w, 1)").fetchall()
     assert message in str(caught.value)
+
+
+def test_a_list_of_words_is_read_word_by_word(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is as a whole; and each word is in one list that DuckDB evaluates as it stands."""
+    con.execute("CREATE TABLE wide (a INT CHECK (a IN (1, 2)), b INT CHECK (b IN (1, 2)), C INT CHECK (C IN (1, 2)))")
+    domain = mwem_sql.Domain.from_schema(con, "wide")
+    lists = ["a, b", "b, C", "a, c", "A, b", "c, a, b", '"a", b', "a,b", "a, b + 1", "b, a", "true, a", "a, true"]
+    parsed: list[str] = []
+    parse = predicate.parse_list
+    monkeypatch.setattr(predicate, "parse_list", lambda text, *more: parsed.append(text) or parse(text, *more))
+    with Sandbox() as sandbox:
+        compiled = [
+            compile_workload(
+                domain, Workload(tuple(Query(group_by=(text,), verbatim=False) for text in texts)), sandbox
+            )
+            for texts in (lists, *([text] for text in lists))
+        ]
+    whole, alone = parsed[: -len(lists)], parsed[-len(lists) :]
+    assert alone == lists and whole == [text for text in lists if text not in {"c, a, b", "b, a", "a, true"}]
+    for row, one in enumerate(compiled[1:]):
+        together, single = compiled[0].queries[row], one.queries[0]
+        assert list(together.cells()) == list(single.cells()) and together.source == single.source
+        assert together.linear.attributes == single.linear.attributes
+
+
+def test_a_word_that_duckdb_reads_otherwise_is_refused(con: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whichever list it is: the first that has it is evaluated."""
+    con.execute("CREATE TABLE wide (a INT CHECK (a IN (1, 2)), b INT CHECK (b IN (1, 2)), c INT CHECK (c IN (1, 2)))")
+    domain = mwem_sql.Domain.from_schema(con, "wide")
+    parse = predicate.parse_list
+    monkeypatch.setattr(predicate, "parse_list", lambda text, *more: parse("a, b" if text == "b, a" else text, *more))
+    queries = tuple(Query(group_by=(text,), verbatim=False) for text in ("a, c", "b, a", "c, b"))
+    with Sandbox() as sandbox, pytest.raises(PredicateError, match="is read in two ways"):
+        compile_workload(domain, Workload(queries), sandbox)

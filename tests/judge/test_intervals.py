@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import combinations
 
 import instances
+import numpy as np
 import pyarrow as pa
 import pytest
 from chance import sampled
@@ -15,7 +17,11 @@ import mwem_sql
 from mwem_sql.algebra.chance import BOUNDS, CONDITION, SELECTIONS, Chance
 from mwem_sql.errors import OptionError
 from mwem_sql.judge import intervals
+from mwem_sql.judge.containment import Cuboids
+from mwem_sql.judge.evidence import Families, Question
+from mwem_sql.judge.intervals import Judge
 from mwem_sql.platform.session import Session
+from mwem_sql.releases import kept
 from mwem_sql.releases.plan import make_plan
 from mwem_sql.releases.request import Request
 from mwem_sql.workload import Query, Workload
@@ -432,3 +438,41 @@ def test_what_the_certificate_says_of_a_count_takes_nothing_of_another(passenger
     for row, query in zip(together, [*workload, later], strict=True):
         (alone,) = answers(release, query)
         assert (row["low"], row["high"]) == pytest.approx((alone["low"], alone["high"]))
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.5])
+def test_intervals_are_the_same_together_and_one_by_one(
+    connect: Open, monkeypatch: pytest.MonkeyPatch, confidence: float
+) -> None:
+    """Cuboids of which nothing is known but their attributes are one question, and each is what it is by itself.
+
+    Others have a measured pair, a bound by selections, an attribute of one class, or a public total.
+    """
+    con = connect()
+    names = [f"c{k}" for k in range(9)]
+    columns = [f"{name} INTEGER NOT NULL CHECK ({name} BETWEEN 0 AND {1 + k % 3})" for k, name in enumerate(names)]
+    con.execute(f"CREATE TABLE t ({', '.join(columns)}, one ENUM ('x') NOT NULL)")
+    values = ", ".join(f"(i * {7 + k}) % {2 + k % 3}" for k in range(len(names)))
+    con.execute(f"INSERT INTO t SELECT {values}, 'x' FROM range(500) r(i)")
+    con.execute("CREATE TABLE totals AS SELECT 0 AS c8, 125 AS rows UNION ALL SELECT 1, 125")
+    pairs = list(combinations([*names, "one"], 2))
+    asked = [Query(group_by=(name,)) for name in (*names, "one")] + [Query(group_by=pair) for pair in pairs[:4]]
+    release = mwem_sql.release(con, "t", Workload(asked), 2, rounds=2, seed=1, known="totals")
+    questions = [
+        *(Query(group_by=pair) for pair in pairs),
+        *(Query("c3 = 1", group_by=pair) for pair in pairs if "c3" not in pair),
+        Query("c1 < c2", group_by=("c4", "c5")),
+        Query(measure="c5", group_by=("c6",)),
+    ]
+    judged: list[Question] = []
+    interval = Judge._interval
+    monkeypatch.setattr(Judge, "_interval", lambda *given: judged.append(given[1]) or interval(*given))
+    together = answers(release, *questions, confidence=confidence)
+    batches = [question for question in judged if isinstance(question, Cuboids)]
+    assert max(len(question.blocks) for question in batches) > 3
+    judged.clear()
+    kept.KEPT.clear()
+    monkeypatch.setattr(Families, "are_apart", lambda _, queries, __: np.zeros(len(queries), dtype=np.bool_))
+    assert answers(release, *questions, confidence=confidence) == together
+    assert not any(isinstance(question, Cuboids) for question in judged)
+    assert len(judged) > sum(len(question.blocks) for question in batches)

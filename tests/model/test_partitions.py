@@ -31,7 +31,7 @@ from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
 from mwem_sql.releases.plan import Plan
 from mwem_sql.releases.request import Request
-from mwem_sql.reporting import page
+from mwem_sql.reporting import card
 from mwem_sql.workload import Query, Workload
 
 Case = tuple[dict[str, Floats], float, list[tuple[LinearQuery, Floats]]]
@@ -531,5 +531,5 @@ def test_columns_that_are_compared_are_released_on_parts(connect: Open) -> None:
     measurements = store.read_measurements(con.cursor(), stored)
     counts = {name: classes.count for name, classes in stored.classes.items()}
     assert any(is_inside(each, counts) and each.purpose != "detail" for each in measurements)
-    names, misfits = page.fits(stored.state(), stored.classes, measurements)
+    names, misfits = card.fits(stored.state(), stored.classes, measurements)
     assert len(names) == len(misfits) == sum(each.purpose != "detail" for each in measurements)

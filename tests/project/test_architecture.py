@@ -50,7 +50,6 @@ TESTED_ELSEWHERE = {
     "mwem_sql/scan/engines/spark.py": "engines/test_spark.py",
     "mwem_sql/scan/engines/spark_catalog.py": "engines/test_spark.py",
     "mwem_sql/scan/engines/spark_files.py": "engines/test_spark.py",
-    "mwem_sql/compile/compiled.py": "compile/test_build.py",
     "mwem_sql/compile/doubts.py": "releases/test_beyond.py",
     "mwem_sql/algebra/arrays.py": "algebra/test_linear.py",
     "mwem_sql/surface/declaration.py": "surface/test_spec.py",

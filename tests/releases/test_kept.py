@@ -190,8 +190,8 @@ def test_a_question_that_was_asked_is_not_worked_out_again(con: Connection, monk
     made: list[object] = []
     queries = [Query("age < 40"), Query(group_by=("sex",))]
     assert mwem_sql.answer(con, "people_synthetic", Workload(queries)).num_rows == 3  # whatever holds the questions
-    rows = Answerer._rows
-    monkeypatch.setattr(Answerer, "_rows", lambda *given: made.append(given) or rows(*given))
+    table = Answerer._table
+    monkeypatch.setattr(Answerer, "_table", lambda *given: made.append(given) or table(*given))
 
     def ask(confidence: float = 0.95) -> list[dict[str, object]]:
         return mwem_sql.answer(con, "people_synthetic", "workload", confidence=confidence).to_pylist()

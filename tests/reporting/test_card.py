@@ -15,7 +15,7 @@ from mwem_sql.domains.attribute import Attribute
 from mwem_sql.domains.domain import Domain, Link
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import store
-from mwem_sql.reporting import card, page
+from mwem_sql.reporting import card
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_state_fits_what_was_measured_up_to_noise() -> None:
         con.execute("CALL mwem_release('t', w, 1.0, rounds := 6, seed := 1)")
         stored = store.load(con.cursor(), "t_synthetic", Session.of(con).place, "test")
         steps = store.read_measurements(con.cursor(), stored)
-    names, fits = page.fits(stored.state(), stored.classes, steps)
+    names, fits = card.fits(stored.state(), stored.classes, steps)
     assert len(names) == len(steps)
     assert fits.max() < 5
     wrong = [replace(step, values=step.values + 10_000) for step in steps]
-    assert page.fits(stored.state(), stored.classes, wrong)[1].min() > 100
-    assert set(page.pairs_by_count(steps)) == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert card.fits(stored.state(), stored.classes, wrong)[1].min() > 100
+    assert set(card.pairs_by_count(steps)) == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
 def test_tables_that_are_joined_say_what_is_not_kept() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import Connection
 from measurements import measurement
@@ -46,9 +47,9 @@ class Reader(HTMLParser):
 def made(con: Connection, rows: list[dict[str, object]], compared: str | None = None) -> str:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 2, rows := 30)")
     stored = store.load(con.cursor(), "people_synthetic", Session.of(con).place, "test")
-    return page.make(
-        stored, store.read_measurements(con.cursor(), stored), rows, compared, pictures=charts.one_way(stored), ends={}
-    )
+    measurements = store.read_measurements(con.cursor(), stored)
+    answers = pa.Table.from_pylist(rows)
+    return page.make(stored, measurements, answers, compared, pictures=charts.one_way(stored), ends={})
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -130,7 +131,7 @@ def test_what_is_promised(facts: dict[str, object], said: str) -> None:
 def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> None:
     row = {"query": 1, "name": "a", "answer": 1.0, "low": 0.0, "high": 2.0, "measured": "never"}
     facts = {"mean_error": mean_error, "mean_error_within": None if mean_error is None else 0.01}
-    text = " ".join(page._about([row, row | {"measured": "directly"}], facts))
+    text = " ".join(page._about(pa.Table.from_pylist([row, row | {"measured": "directly"}]), facts))
     assert ("A check at the end" in text) == (said is not None)
     assert (said or "") in text
     assert "'never' (1): a guess" in text and "'directly' (1): it was measured" in text and "in part" not in text
@@ -139,15 +140,14 @@ def test_the_certificate_is_told(mean_error: float | None, said: str | None) -> 
 def test_a_seed_is_shouted(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, rounds := 1, rows := 30, output := 'seeded', seed := 1)")
     stored = store.load(con.cursor(), "seeded", Session.of(con).place, "test")
-    assert "it protects nobody" in page.make(stored, [], [], None, pictures={}, ends={})
+    assert "it protects nobody" in page.make(stored, [], pa.table({}), None, pictures={}, ends={})
 
 
 def test_how_far_off_questions_are_is_said_with_how_sure_that_is(con: Connection) -> None:
     con.execute("CALL mwem_release('people', workload, 0.5, output := 'certified')")
     stored = store.load(con.cursor(), "certified", Session.of(con).place, "test")
-    text = page.make(
-        stored, store.read_measurements(con.cursor(), stored), [], None, pictures=charts.one_way(stored), ends={}
-    )
+    measurements = store.read_measurements(con.cursor(), stored)
+    text = page.make(stored, measurements, pa.table({}), None, pictures=charts.one_way(stored), ends={})
     assert re.search(
         r"<dt>in wrong cells, for a question</dt><dd>(not known better than )?[\d.]+%( ± [\d.]+%)? of the rows</dd>",
         text,
@@ -215,7 +215,7 @@ def answer(query: int, value: float | None, low: float | None, high: float | Non
 def test_an_answer_may_be_quoted_by_how_far_it_may_be_off(
     value: float | None, low: float | None, high: float | None, use: str | None
 ) -> None:
-    assert page.use(answer(1, value, low, high)) == use
+    assert page.uses(pa.Table.from_pylist([answer(1, value, low, high)])) == [use]
 
 
 def test_a_question_is_as_good_as_its_cells_together() -> None:
@@ -225,7 +225,7 @@ def test_a_question_is_as_good_as_its_cells_together() -> None:
         answer(2, 5, None, None, measured="never"),
         answer(3, 0, 0, 9),
     ]
-    first, second, third = page.questions(rows)
+    first, second, third = page.questions(pa.Table.from_pylist(rows))
     assert first.off == pytest.approx(40 / 900) and first.use == "yes"
     assert (first.cells, first.measured, first.example) == (2, "never", "F, NULL: 900 ± 10")
     assert (second.off, second.use, second.measured, second.example) == (None, None, "never", "")
@@ -242,7 +242,8 @@ def test_a_question_is_as_good_as_its_cells_together() -> None:
     [(0, [], []), (1, [0], []), (2, [0], [1]), (3, [0, 1], [2]), (5, [0, 1, 2], [4, 3]), (9, [0, 1, 2], [8, 7, 6])],
 )
 def test_the_surest_and_the_least_sure_are_different_questions(count: int, best: list[int], worst: list[int]) -> None:
-    found = page.questions([answer(number, 100, 100 - number, 100 + number) for number in range(count)])
+    rows = [answer(number, 100, 100 - number, 100 + number) for number in range(count)]
+    found = page.questions(pa.Table.from_pylist(rows))
     assert tuple([own.query for own in each] for each in page.ranked(found, 3)) == (best, worst)
 
 
