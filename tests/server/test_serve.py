@@ -73,9 +73,9 @@ def test_an_analyst_goes_from_the_domain_to_a_published_table(served: Served) ->
     assert again["reused"] is True
     # Ordinary SQL, here and there.
     cities = served.query("anna", "SELECT city, count(*) AS n FROM census GROUP BY city ORDER BY city")
-    assert [row["city"] for row in cities] == ["Bonn", "Kiel", "Ulm"] and sum(row["n"] for row in cities) == made[
-        "rows"
-    ]
+    # By noise there may be a few rows whose city is none of the list: NULL.
+    assert {row["city"] for row in cities} - {None} == {"Bonn", "Kiel", "Ulm"}
+    assert sum(row["n"] for row in cities) == made["rows"]
     assert served.ask("bert", "SELECT count(*) AS n FROM curator.census_synthetic") == [{"n": made["rows"]}]
     assert served.ask("bert", "SELECT city, count(*) AS n FROM curator.census GROUP BY city ORDER BY city") == cities
     (answer,) = served.query("anna", "FROM mwem_answer('census_synthetic', w) WHERE query = 1 LIMIT 1")
@@ -187,8 +187,8 @@ def test_what_does_not_end_is_stopped_and_the_server_stays_up(prepared: Served) 
 def test_a_release_comes_to_its_end_before_the_server_stops(served: Served) -> None:
     """The client may even be gone: what was charged is stored, and is returned by the same call later."""
     served.ask("anna", "CREATE TABLE curator.w AS SELECT 'age > ' || a || ' AND age < ' || b AS predicate "
-                       "FROM range(60) x(a), range(60) y(b)")  # fmt: skip
-    call = "CALL mwem_release('census', w, 1.0, rounds := 60)"
+                       "FROM range(40) x(a), range(40) y(b)")  # fmt: skip
+    call = "CALL mwem_release('census', w, 1.0, rounds := 30)"
     text = call.replace("'", "''")
     client = subprocess.Popen([*served.client("anna"), f"FROM curator.query('{text}')"], stdout=subprocess.PIPE)
     served.wait_for("census: rounds")
