@@ -72,6 +72,34 @@ class Journal:
         return out
 
     @cached_property
+    def requests(self) -> dict[str, Row]:
+        """All that waits for the curator's word, or has it, by its id: requests, and releases that were withheld.
+
+        Of each its `kind`, release or publish; its `state`, open, approved, refused, withdrawn or used; when it was
+        `asked` and `decided`; and the entry that it is `used_by`.
+        """
+        out: dict[str, Row] = {}
+        for line in self.lines:
+            event, entry, status = line["event"], line["entry"], line["status"]
+            if event == "request":
+                out[entry] = _undecided(line, line, "release")
+            elif event == "end" and status == "withheld" and entry in self.entries:
+                out.setdefault(entry, _undecided(self.entries[entry], line, "publish"))
+            elif event == "end" and status == "done" and entry in out:
+                out[entry].update(state="used", used_by=entry)
+            elif event == "decision" and entry in out:
+                out[entry].update(state=status, decided=line["moment"], reason=line["reason"])
+            elif event == "entry" and line["approval"] in out:
+                out[line["approval"]].update(state="used", used_by=entry)
+        return out
+
+    def requests_of(self, user: str | None, request: str | None, account: str | None, state: str) -> list[Row]:
+        """A user's requests for a release of an account, by its hash, in some state."""
+        wanted = ("release", user, request, account, state)
+        names = ("kind", "user_name", "request", "account", "state")
+        return [row for row in self.requests.values() if tuple(row[name] for name in names) == wanted]
+
+    @cached_property
     def caps(self) -> dict[str, list[Row]]:
         """All caps of tables that were ever set, by account, the last one in force."""
         return {account: lines for (account, user), lines in self.all_caps.items() if user is None and account}
@@ -149,8 +177,11 @@ class Journal:
         with legible(damaged(self.home)):
             return [_charge(row, partition) for row in self.charge_rows(account) if row["number"] > since]
 
-    def charges_of(self, account: str | None, cap: Cap) -> list[Charge]:
-        """What counts under a user's cap: what they asked, of an account or, for None, of all."""
+    def charges_of(self, account: str | None, cap: Cap, *, with_approved: bool = False) -> list[Charge]:
+        """What counts under a user's cap: what they asked, of an account or, for None, of all.
+
+        What the curator approved is beside it; `with_approved` has that, too.
+        """
         with legible(damaged(self.home)):
             accounts = {row["account"] for row in self.entries.values()} if account is None else {account}
             return [
@@ -158,6 +189,7 @@ class Journal:
                 for each in accounts
                 for row in self.charge_rows(each)
                 if row["user_name"] == cap.user and row["number"] > cap.since
+                if with_approved or row["approval"] is None
             ]
 
     def charge_of(self, row: Row) -> Charge:
@@ -299,6 +331,13 @@ def _budget(row: Row) -> Budget:
     return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
 
 
+def _undecided(row: Row, line: Row, kind: str) -> Row:
+    """A row of `Journal.requests` as it begins; `line` says since when it waits."""
+    return {
+        **row, "kind": kind, "state": "open", "asked": line["moment"], "decided": None, "reason": None, "used_by": None,
+    }  # fmt: skip
+
+
 def _is_scoped(row: Row, partition: PartitionColumn | None) -> bool:
     return partition is not None and row["number"] > partition.number and row["partition_exact"] is not None
 
@@ -363,7 +402,7 @@ def _spent_and_left(lines: Journal, account: str | None, user: str | None) -> tu
     if user is None:
         return balance.epsilon_spent, balance.epsilon_left
     everything = Cap(Budget(Fraction(1), Fraction(0)), user=user)  # any: what counts is whose charges are asked for
-    spent = Balance.of(None, lines.charges_of(account, everything)).epsilon_spent
+    spent = Balance.of(None, lines.charges_of(account, everything, with_approved=True)).epsilon_spent
     caps = [(each, lines.cap(each, user)) for each in (account, None)]
     left = [Balance.of(cap, lines.charges_of(each, cap)).epsilon_left for each, cap in caps if cap is not None]
     return spent, min((each for each in (balance.epsilon_left, *left) if each is not None), default=None)

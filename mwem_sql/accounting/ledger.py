@@ -142,11 +142,39 @@ class Ledger:
         if self._renew(con, user):
             return self.at(con).enter(con, charge, output, private=private, **facts)
         self._check_cap(charge, private=private)
-        self._check_caps_of(user, charge)
+        approval = self._approval(user, facts.get("request"), charge)
+        if approval is None:
+            self._check_caps_of(user, charge)
         account = self._open_account(con)
-        entry = self._open(con, account, charge, output, private=private, **facts)
+        entry = self._open(con, account, charge, output, private=private, approval=approval, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
+
+    def enter_request(
+        self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str, *, user: str, **facts: str | None
+    ) -> str:
+        """Write down what a user asks beyond their caps, and return its id: in a transaction, as `enter`.
+
+        Nothing is charged. Refused where the table's cap has no room for it, or theirs have.
+        """
+        self.check_whole()
+        charge = self.marked(con, charge)
+        self._check_cap(charge, private=True)
+        try:
+            self._check_caps_of(user, charge)
+        except BudgetError:
+            return self._open(con, self.account, charge, output, event="request", private=True, user_name=user, **facts)
+        what = (
+            f"epsilon ({float(charge.budget.epsilon):g}) is within what {user} may ask of {self.identity.table.table}"
+        )
+        raise refuse(
+            BudgetError, "mwem_request", what, "nobody need approve it: CALL mwem_release with the same arguments"
+        )
+
+    def _approval(self, user: str | None, request: str | None, charge: Charge) -> str | None:
+        """The curator's approval of a user's request, if there is one that costs no more than was approved."""
+        rows = [] if user is None else self.journal.requests_of(user, request, self.account, "approved")
+        return next((row["entry"] for row in rows if self.journal.charge_of(row).covers(charge)), None)
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.

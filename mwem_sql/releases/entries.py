@@ -17,7 +17,7 @@ import duckdb
 from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
-from mwem_sql.errors import RELEASE, BudgetError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, WithheldError, refuse
 from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.language.dialect import fold
@@ -40,6 +40,8 @@ class Entry:
     draws: Draws
     rho: Fraction
     before: int
+    approved: bool = False
+    """Whether the curator has said that it is published whatever its condition says."""
 
     @property
     def warning(self) -> str | None:
@@ -63,7 +65,7 @@ def opened(
     workload: str,
     noise: Noise,
 ) -> Iterator[Entry]:
-    """The entry of a request, charged if it was not yet; done once the block is left, failed if by an exception.
+    """The entry of a request, charged if it was not yet; done once the block is left, or failed or withheld.
 
     `output` is the one that an unfinished entry is known by, `outputs` are all, in words.
     """
@@ -98,13 +100,18 @@ def opened(
                     draws.read(session.private.cursor(), ledger.home, receipt.entry) if unfinished is not None else []
                 )
                 store = draws.storing(session.private.cursor(), ledger.home, receipt.entry, before)
-                made = replace(made, draws=Draws(noise, before, store), before=len(before))
+                waiting = ledger.at(session.private.cursor()).journal.requests if unfinished is not None else {}
+                approved = receipt.entry in waiting and waiting[receipt.entry]["state"] == "approved"
+                made = replace(made, draws=Draws(noise, before, store), before=len(before), approved=approved)
             yield made
             status, rho = "done", made.rho
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"
             )
+        except WithheldError:
+            status = "withheld"
+            raise
         finally:
             with (
                 calls.shielded(),

@@ -395,6 +395,49 @@ _DECLARATIONS = (
         columns=shared.LEDGER,
     ),
     SqlFunction(
+        name="mwem_request", module="requesting", section="Ask for more", cost="nothing",
+        purpose="For users of a server: asks the curator for a release that their own caps do not allow. It takes "
+                "what mwem_release takes and is checked in full; once it is approved, the same call of mwem_release "
+                "makes it. The table's cap holds all the same. Called again, it returns the same request.",
+        example="CALL mwem_request('adult', workload, 2.0)  ->  3f9a61c0..., release, open, ...",
+        parameters=(shared.TABLES, shared.WORKLOAD, shared.RELEASE_EPSILON), options=shared.RELEASE_OPTIONS,
+        columns=shared.REQUEST,
+    ),
+    SqlFunction(
+        name="mwem_requests", module="requesting", section="Ask for more", cost="nothing",
+        purpose="What waits for the curator's word and what became of it, oldest first: to the curator all of it, to "
+                "a user of a server what is theirs. Releases that did not meet their publish_if are listed, too.",
+        example="FROM mwem_requests()  ->  3f9a61c0..., release, open, 2026-06-01 09:30:00, anna, census, main, "
+                "adult, ...",
+        columns=shared.REQUEST,
+    ),
+    SqlFunction(
+        name="mwem_approve", module="requesting", is_curators=True, section="Ask for more", cost="nothing",
+        purpose="The curator's word that a request may be released once, beside the caps of its user; or that a "
+                "release which does not meet its publish_if is published by its next call. Refused while the table's "
+                "cap has no room for it: mwem_budget raises that.",
+        example="CALL mwem_approve('3f9a61c0...')  ->  3f9a61c0..., release, approved, ...",
+        parameters=(shared.REQUEST_ID,),
+        columns=shared.REQUEST,
+    ),
+    SqlFunction(
+        name="mwem_refuse", module="requesting", is_curators=True, section="Ask for more", cost="nothing",
+        purpose="Refuses a request, and says why; or takes an approval back that was not used yet.",
+        example="CALL mwem_refuse('3f9a61c0...', 'ask for age in bins')  ->  3f9a61c0..., release, refused, ...",
+        parameters=(
+            shared.REQUEST_ID,
+            Parameter("reason", None, VALUE, "Why, in words: its user reads it in mwem_requests()."),
+        ),
+        columns=shared.REQUEST,
+    ),
+    SqlFunction(
+        name="mwem_withdraw_request", module="requesting", section="Ask for more", cost="nothing",
+        purpose="Takes a request back that was not used yet. Users take back their own.",
+        example="CALL mwem_withdraw_request('3f9a61c0...')  ->  3f9a61c0..., release, withdrawn, ...",
+        parameters=(shared.REQUEST_ID,),
+        columns=shared.REQUEST,
+    ),
+    SqlFunction(
         name="mwem_policy", module="counting", is_curators=True, section="Keep count", cost="nothing",
         purpose="Whether every private table of the current database needs a cap before it is released; shows it, or "
                 "sets it.",

@@ -111,7 +111,7 @@ def test_another_format_is_refused_and_can_be_exported(
         with pytest.raises(
             duckdb.Error,
             match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql "
-            rf"reads and writes format 7 only\. Hint: COPY",
+            rf"reads and writes format 8 only\. Hint: COPY",
         ) as refused:
             con.execute(call)
     command = re.search(r"Hint: (COPY .*?) exports", str(refused.value))
