@@ -83,7 +83,7 @@ class Journal:
             event, entry, status = line["event"], line["entry"], line["status"]
             if event == "request":
                 out[entry] = _undecided(line, line, "release")
-            elif event == "end" and status == "withheld" and entry in self.entries:
+            elif event == "end" and status == "withheld" and self.entries.get(entry, {}).get("private"):
                 out.setdefault(entry, _undecided(self.entries[entry], line, "publish"))
             elif event == "end" and status == "done" and entry in out:
                 out[entry].update(state="used", used_by=entry)

@@ -234,13 +234,16 @@ def _withhold(request: Request, facts: Mapping[str, Any], entry: Entry, output: 
         figures = f"mean_share is {min(1.0, mean + within):.3g} (mean_error {mean:.3g}, within {within:.3g})"
     if entry.approved:
         return f"publish_if ({request.publish_if!r}) is not met, and the curator published it all the same: {figures}"
-    word = literal(entry.receipt.entry)
+    spent = f"epsilon {float(request.budget.epsilon):g} is spent, and to call it again costs nothing and says the same"
+    word = f"CALL mwem_approve({literal(entry.receipt.entry)})"
+    cure = f"ask for more epsilon, or for less; or the curator lets that call publish it: {word}"
+    if request.seed is not None:
+        spent, cure = "nothing is spent by a call with a seed", "leave publish_if out, or ask for more epsilon"
     raise refuse(
         WithheldError,
         RELEASE,
         f"output ({output}) is not published: {figures}, so that publish_if ({request.publish_if!r}) is not met",
-        f"epsilon {float(request.budget.epsilon):g} is spent, and to call it again costs nothing and says the same. Ask"
-        f" for more epsilon, or for less; or the curator lets that call publish it: CALL mwem_approve({word})",
+        f"{cure}. {spent[0].upper()}{spent[1:]}",
     )
 
 
