@@ -141,35 +141,14 @@ class Ledger:
         user = facts.get("user_name")
         if self._renew(con, user):
             return self.at(con).enter(con, charge, output, private=private, **facts)
-        self._check_cap(charge, private=private)
+        self.check_cap(charge, private=private)
         approval = self._approval(user, facts.get("request"), charge)
         if approval is None:
-            self._check_caps_of(user, charge)
+            self.check_caps_of(user, charge)
         account = self._open_account(con)
-        entry = self._open(con, account, charge, output, private=private, approval=approval, **facts)
+        entry = self.open_entry(con, account, charge, output, private=private, approval=approval, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
-
-    def enter_request(
-        self, con: duckdb.DuckDBPyConnection, charge: Charge, output: str, *, user: str, **facts: str | None
-    ) -> str:
-        """Write down what a user asks beyond their caps, and return its id: in a transaction, as `enter`.
-
-        Nothing is charged. Refused where the table's cap has no room for it, or theirs have.
-        """
-        self.check_whole()
-        charge = self.marked(con, charge)
-        self._check_cap(charge, private=True)
-        try:
-            self._check_caps_of(user, charge)
-        except BudgetError:
-            return self._open(con, self.account, charge, output, event="request", private=True, user_name=user, **facts)
-        what = (
-            f"epsilon ({float(charge.budget.epsilon):g}) is within what {user} may ask of {self.identity.table.table}"
-        )
-        raise refuse(
-            BudgetError, "mwem_request", what, "nobody need approve it: CALL mwem_release with the same arguments"
-        )
 
     def _approval(self, user: str | None, request: str | None, charge: Charge) -> str | None:
         """The curator's approval of a user's request, if there is one that costs no more than was approved."""
@@ -204,7 +183,9 @@ class Ledger:
         """
         con, facts = cursor(), {"action": action, "private": False, **facts}
         self._prepare(con)
-        entry = journal.committed(con, lambda: self._open(con, account or self.at(con).account, None, output, **facts))
+        entry = journal.committed(
+            con, lambda: self.open_entry(con, account or self.at(con).account, None, output, **facts)
+        )
         status = "failed"
         try:
             yield
@@ -288,7 +269,7 @@ class Ledger:
                 "restore the schema mwem from a backup; mwem_ledger() shows what is left, with intact = false",
             )
 
-    def _check_cap(self, charge: Charge, *, private: bool) -> None:
+    def check_cap(self, charge: Charge, *, private: bool) -> None:
         """Refuse what the caps of all attached databases, and their policies, do not allow."""
         journals, cap, table = self.books.journals, self.cap, self.identity.table
         caps = [home for home, lines in journals.items() for _ in lines.caps]
@@ -325,7 +306,7 @@ class Ledger:
         caps = [(account, text, self.journal.cap(account, user)) for account, text in dict.fromkeys(scopes)]
         return [(account, text, cap) for account, text, cap in caps if cap is not None]
 
-    def _check_caps_of(self, user: str | None, charge: Charge) -> None:
+    def check_caps_of(self, user: str | None, charge: Charge) -> None:
         """Refuse what a user's caps do not allow."""
         for account, text, cap in self._caps_of(user):
             cap.check(text, charge, self.journal.charges_of(account, cap))
@@ -406,7 +387,7 @@ class Ledger:
         of_keys = [each for each, holder in self.journal.keys.items() if holder == account]
         return (*of_caps, *of_keys, *self.identity.first_keys)[0]
 
-    def _open(
+    def open_entry(
         self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None,
         **facts: object,
     ) -> str:  # fmt: skip

@@ -33,7 +33,7 @@ DECIDED: Final = {"approved": ("open",), "refused": ("open", "approved"), "withd
 
 def ask(
     con: duckdb.DuckDBPyConnection, ledger: Ledger, charge: Charge, output: str, *, user: str, request: str,
-    version: str | None, workload: str, plan: Sequence[str], questions: Sequence[str],
+    version: str | None, workload: str, plan: Sequence[str], questions: Sequence[str], most: int = MOST,
 ) -> Row:  # fmt: skip
     """Store a user's request with its plan and workload; the one that waits or is approved already, if there is one."""
 
@@ -44,14 +44,22 @@ def ask(
             for row in there.journal.requests_of(user, request, there.account, state):
                 return str(row["entry"])
         count = sum(row["state"] == "open" or row["asked"] > there.journal.moment - DAY for row in mine)
-        if count >= MOST:
-            what = f"{user} has {count} requests that are open or of the last 24 hours, and {MOST} is the most"
+        if count >= most:
+            what = f"{user} has {count} requests that are open or of the last 24 hours, and {most} is the most"
             raise refuse(
                 BudgetError, "mwem_request", what, "wait for the curator's word: FROM mwem_requests() shows it"
             )
-        entry = there.enter_request(
-            con, charge, output, user=user, action="mwem_request", request=request, version=version, workload=workload
-        )
+        price = there.marked(con, charge)
+        there.check_whole()
+        there.check_cap(price, private=True)
+        if _fits(there, user, price):
+            what = f"epsilon ({float(price.budget.epsilon):g}) is within what {user} may ask of {ledger.identity.table.table}"
+            cure = "nobody need approve it: CALL mwem_release with the same arguments"
+            raise refuse(BudgetError, "mwem_request", what, cure)
+        entry = there.open_entry(
+            con, there.account, price, output, event="request", private=True, user_name=user, action="mwem_request",
+            request=request, version=version, workload=workload,
+        )  # fmt: skip
         row = {"entry": entry, "plan": list(plan), "workload": list(questions)}
         insert(con, Name(ledger.home, SCHEMA, "requests"), row)
         return entry
@@ -60,6 +68,15 @@ def ask(
     with spoken_by("mwem_request"):
         entry = journal.committed(con, write)
     return _rows(con, journal.read(con, ledger.home), [entry])[0]
+
+
+def _fits(ledger: Ledger, user: str, charge: Charge) -> bool:
+    """Whether a user's own caps allow a charge."""
+    try:
+        ledger.check_caps_of(user, charge)
+    except BudgetError:
+        return False
+    return True
 
 
 def decide(

@@ -28,7 +28,7 @@ _FUNCTION = "mwem_request"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Quote:
     """What a call of mwem_release would charge, to which ledger, for which outputs; `known_by` is one of them."""
 
     ledger: Ledger
@@ -50,43 +50,43 @@ def ask(session: Session, request: Request | TablesRequest, plan: Sequence[str])
         )
     con = session.cursor()
     if isinstance(request, TablesRequest):
-        asked = _of_tables(con, session, request)
+        quote = _of_tables(con, session, request)
     else:
-        asked = _of_table(con, session, request)
-    if asked is None:
+        quote = _of_table(con, session, request)
+    if quote is None:
         what = f"table ({first.table}) has a release of this very request already"
         raise refuse(OptionError, _FUNCTION, what, "CALL mwem_release with the same arguments returns it at no cost")
-    if entries.unfinished_entry(asked.ledger, asked.hash, asked.known_by, user) is not None:
+    if entries.unfinished_entry(quote.ledger, quote.hash, quote.known_by, user) is not None:
         what = f"table ({first.table}) was charged for this very request already, which did not come to its end"
         raise refuse(BudgetError, _FUNCTION, what, "CALL mwem_release with the same arguments goes on, at no cost")
     return requests.ask(
-        session.private.cursor(), asked.ledger, asked.charge, ", ".join(map(str, asked.outputs)), user=user,
-        request=asked.hash, version=first.version, workload=asked.workload, plan=plan,
+        session.private.cursor(), quote.ledger, quote.charge, ", ".join(map(str, quote.outputs)), user=user,
+        request=quote.hash, version=first.version, workload=quote.workload, plan=plan,
         questions=[json.dumps(row) for row in first.workload.to_arrow().to_pylist()],
     )  # fmt: skip
 
 
-def _of_table(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> Asked | None:
+def _of_table(con: duckdb.DuckDBPyConnection, session: Session, request: Request) -> Quote | None:
     """Of one table; None if its release is stored."""
     private, output = reuse.names(con, session, request)
     fingerprint = reuse.fingerprint(con, session, request, private, output)
     if reuse.stored_release(con, output, fingerprint, request) is not None:
         return None
     plan, ledger = planned(con, session, request, output)
-    return Asked(
+    return Quote(
         ledger=ledger, charge=charge_of(request, plan), hash=fingerprint.hash, outputs=[output], known_by=output,
         workload=first_query(plan.compiled),
     )  # fmt: skip
 
 
-def _of_tables(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest) -> Asked | None:
+def _of_tables(con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest) -> Quote | None:
     """Of several."""
     named = [reuse.names(con, session, request.of(text)) for text in request.tables]
     fingerprint = fingerprint_of_tables(con, session, request, named)
     if stored_tables(con, request, [output for _, output in named], fingerprint) is not None:
         return None
     tree, ordered = planned_tables(con, session, request, named)
-    return Asked(
+    return Quote(
         ledger=tree.ledger, charge=charge_of_tables(tree), hash=fingerprint.hash, outputs=ordered,
         known_by=ordered[-1], workload=first_query(tree.root.plan.compiled),
     )  # fmt: skip

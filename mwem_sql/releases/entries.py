@@ -7,17 +7,18 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 
 from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.caps import Charge
 from mwem_sql.accounting.ledger import Ledger, Receipt
-from mwem_sql.errors import RELEASE, BudgetError, WithheldError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, WithheldError, literal, refuse
 from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.language.dialect import fold
@@ -25,6 +26,7 @@ from mwem_sql.platform import calls, metadata
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import Row
 from mwem_sql.platform.session import Session, lock
+from mwem_sql.releases.publication import PublicationCondition
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 
@@ -169,4 +171,31 @@ def charged(request: Request, outputs: str) -> str:
     return (
         f"mwem_ledger() tells the same: {spent} was charged for {outputs}, and what was measured by then is kept."
         " The same call goes on from there at no further cost"
+    )
+
+
+def withhold(request: Request, facts: Mapping[str, Any], entry: Entry, output: Name) -> str | None:
+    """Raise where a release does not meet its condition; a sentence where the curator publishes it all the same.
+
+    Privacy:
+        What is decided, and said, follows from the certificate, which was drawn with noise and paid for.
+    """
+    mean, within = facts["mean_error"], facts["mean_error_within"]
+    if request.publish_if is None or PublicationCondition.parse(request.publish_if).holds(mean, within):
+        return None
+    figures = "there is no certificate"
+    if mean is not None:
+        figures = f"mean_share is {min(1.0, mean + within):.3g} (mean_error {mean:.3g}, within {within:.3g})"
+    if entry.approved:
+        return f"publish_if ({request.publish_if!r}) is not met, and the curator published it all the same: {figures}"
+    spent = f"epsilon {float(request.budget.epsilon):g} is spent, and to call it again costs nothing and says the same"
+    word = f"CALL mwem_approve({literal(entry.receipt.entry)})"
+    cure = f"ask for more epsilon, or for less; or the curator lets that call publish it: {word}"
+    if request.seed is not None:
+        spent, cure = "nothing is spent by a call with a seed", "leave publish_if out, or ask for more epsilon"
+    raise refuse(
+        WithheldError,
+        RELEASE,
+        f"output ({output}) is not published: {figures}, so that publish_if ({request.publish_if!r}) is not met",
+        f"{cure}. {spent[0].upper()}{spent[1:]}",
     )

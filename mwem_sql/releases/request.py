@@ -14,8 +14,8 @@ from typing import Any
 
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.errors import RELEASE, OptionError, did_you_mean, refuse
-from mwem_sql.judge.publication import PublicationCondition
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.releases.publication import PublicationCondition
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9

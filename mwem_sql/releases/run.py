@@ -33,13 +33,10 @@ from mwem_sql.errors import (
     DomainError,
     OptionError,
     OutputError,
-    WithheldError,
     WorkloadError,
-    literal,
     refuse,
 )
 from mwem_sql.judge import certificate
-from mwem_sql.judge.publication import PublicationCondition
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.kernel import Kernel
@@ -209,7 +206,7 @@ def _run_and_store(
     marks: Mapping[str, str],
 ) -> dict[str, Any]:
     made = made_of(request, plan, _run(session, request, plan, check, entry.draws), marks)
-    waived = _withhold(request, made.facts, entry, output)
+    waived = entries.withhold(request, made.facts, entry, output)
     announce(request.table, "rows")
     generator = np.random.default_rng(request.seed)
     rules = row_rules(plan.compiled.published, session.settings)
@@ -218,33 +215,6 @@ def _run_and_store(
         session, [store.Content(facts=made.facts, rows=columns, tables=made.tables, off=made.off, name=output)]
     )
     return made.facts | {"release": release, "beyond": made.off, "rho": made.rho, "waived": waived}
-
-
-def _withhold(request: Request, facts: Mapping[str, Any], entry: Entry, output: Name) -> str | None:
-    """Raise where a release does not meet its condition; a sentence where the curator publishes it all the same.
-
-    Privacy:
-        What is decided, and said, follows from the certificate, which was drawn with noise and paid for.
-    """
-    mean, within = facts["mean_error"], facts["mean_error_within"]
-    if request.publish_if is None or PublicationCondition.parse(request.publish_if).holds(mean, within):
-        return None
-    figures = "there is no certificate"
-    if mean is not None:
-        figures = f"mean_share is {min(1.0, mean + within):.3g} (mean_error {mean:.3g}, within {within:.3g})"
-    if entry.approved:
-        return f"publish_if ({request.publish_if!r}) is not met, and the curator published it all the same: {figures}"
-    spent = f"epsilon {float(request.budget.epsilon):g} is spent, and to call it again costs nothing and says the same"
-    word = f"CALL mwem_approve({literal(entry.receipt.entry)})"
-    cure = f"ask for more epsilon, or for less; or the curator lets that call publish it: {word}"
-    if request.seed is not None:
-        spent, cure = "nothing is spent by a call with a seed", "leave publish_if out, or ask for more epsilon"
-    raise refuse(
-        WithheldError,
-        RELEASE,
-        f"output ({output}) is not published: {figures}, so that publish_if ({request.publish_if!r}) is not met",
-        f"{cure}. {spent[0].upper()}{spent[1:]}",
-    )
 
 
 def store_all(session: Session, contents: Sequence[store.Content]) -> list[int]:

@@ -20,9 +20,9 @@ import duckdb
 
 from mwem_sql.errors import MwemError, OptionError, refuse
 
-MOST_BYTES = 2**20
+DOOR_BYTES = 2**20
 """Of a text that is sent in. Larger: more memory for one who sends nonsense."""
-SECONDS = 10.0
+DOOR_SECONDS = 10.0
 """For the text to come in. Longer: a curator's client that hangs keeps others waiting."""
 
 _log = logging.getLogger("mwem_sql")
@@ -36,9 +36,13 @@ def path_of(private: str | Path) -> Path:
 class Door:
     """One call at a time: a text of SQL in, the rows of its last statement out, values as text."""
 
-    def __init__(self, private: str | Path, cursor: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+    def __init__(
+        self, private: str | Path, cursor: Callable[[], duckdb.DuckDBPyConnection], *, most_bytes: int = DOOR_BYTES,
+        seconds: float = DOOR_SECONDS,
+    ) -> None:  # fmt: skip
         """Open it. `cursor` is of the private side. No other process has its file: a door that is left is nobody's."""
         self._path, self._cursor = path_of(private), cursor
+        self._most_bytes, self._seconds = most_bytes, seconds
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -74,8 +78,8 @@ class Door:
             except OSError:  # closed
                 return
             with closing(client), suppress(OSError):  # a client that went away
-                client.settimeout(SECONDS)
-                client.sendall(json.dumps(self._answer(_read(client, MOST_BYTES))).encode())
+                client.settimeout(self._seconds)
+                client.sendall(json.dumps(self._answer(_read(client, self._most_bytes))).encode())
 
     def _answer(self, text: str) -> dict[str, Any]:
         _log.info("server: the curator calls")

@@ -89,7 +89,7 @@ OLDER = {
     "2": ("releases", ("CREATE TABLE old.mwem.schema_version AS SELECT unnest([1, 2]) AS version; CREATE TABLE "
                       "old.mwem.releases AS SELECT 'people' AS table_name, 0.5 AS epsilon")),
     "none": ("ledger", "CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
-    "8": ("journal", ("CREATE TABLE old.mwem.schema_version AS SELECT 8 AS version; CREATE TABLE old.mwem.journal AS "
+    "9": ("journal", ("CREATE TABLE old.mwem.schema_version AS SELECT 9 AS version; CREATE TABLE old.mwem.journal AS "
                      "SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM "
                      "old.mwem.journal")),
 }  # fmt: skip

@@ -15,7 +15,6 @@ import mwem_sql
 from mwem_sql.cli import main
 from mwem_sql.errors import MwemError, OptionError
 from mwem_sql.platform.session import cursors
-from mwem_sql.server import door
 from mwem_sql.server.door import Door, ask, path_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such socket")
@@ -27,8 +26,7 @@ def private(tmp_path: Path) -> Iterator[Path]:
     file = tmp_path / "census.duckdb"
     with mwem_sql.connect(str(file)) as con:
         con.execute("CREATE TABLE census (x BOOLEAN NOT NULL); CALL mwem_budget('census', 3.0)")
-        opened = Door.beside(file, cursors(con))
-        assert opened is not None
+        opened = Door(file, cursors(con), most_bytes=1000, seconds=0.5)
         yield file
         opened.close()
 
@@ -68,8 +66,7 @@ def test_somebody_else_does_not(private: Path) -> None:
         os.seteuid(0)
 
 
-def test_nonsense_closes_no_door(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_BYTES", 100)
+def test_nonsense_closes_no_door(private: Path) -> None:
     with pytest.raises(OptionError, match="no server that answers"):
         ask(private, "SELECT 1" + 200_000 * " ")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as con:
@@ -79,8 +76,7 @@ def test_nonsense_closes_no_door(private: Path, monkeypatch: pytest.MonkeyPatch)
     assert ask(private, "SELECT 1 AS a") == (["a"], [["1"]])
 
 
-def test_who_says_nothing_does_not_keep_others_waiting(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "SECONDS", 0.05)
+def test_who_says_nothing_does_not_keep_others_waiting(private: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as con:
         con.connect(str(path_of(private)))
         assert ask(private, "SELECT 1 AS a") == (["a"], [["1"]])

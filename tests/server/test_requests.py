@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from gates import Client, World, world
+from ledgers import cap, charge, marked
 
 import mwem_sql
 from mwem_sql.accounting import requests
+from mwem_sql.errors import BudgetError
 from mwem_sql.server.limits import ServerLimits
 
 Make = Callable[..., World]
@@ -200,21 +203,29 @@ def test_what_is_charged_already_is_not_asked_for(here: World, monkeypatch: pyte
     assert spent(here) == [("anna", 0.5, "done")]
 
 
-def test_as_many_requests_as_a_user_may_make(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MOST", 2)
-    anna, bert = here.client("anna"), here.client("bert")
-    first, second = (anna.one(REQUEST.replace("0.5", f"0.{k}"))["request"] for k in (6, 7))
-    third = REQUEST.replace("0.5", "0.8")
-    anna.run(f"CALL mwem_withdraw_request('{first}')")
-    with pytest.raises(duckdb.Error, match=r"anna has 2 requests that are open or of the last 24 hours, and 2 is the"):
-        anna.run(third)  # what was taken back today counts, too
-    bert.run(third)
-    monkeypatch.setattr(requests, "DAY", 0 * requests.DAY)
-    anna.run(third)
-    with pytest.raises(duckdb.Error, match="anna has 2 requests"):
-        anna.run(REQUEST)
-    assert anna.run("SELECT count(*) FROM mwem_requests() WHERE state = 'open'") == [(2,)]
-    assert second in {row[0] for row in anna.run("SELECT request FROM mwem_requests()")}
+def test_as_many_requests_as_a_user_may_make() -> None:
+    with mwem_sql.connect() as con:
+        ledger = marked(con)
+        ledger.set_cap(con.cursor(), cap("3"))
+        for user in ("anna", "bert"):
+            ledger.set_cap(con.cursor(), replace(cap("1/10"), user=user))
+
+        def ask(request: str, user: str = "anna") -> str:
+            row = requests.ask(
+                con.cursor(), ledger, charge("1/2"), "memory.main.o", user=user, request=request, version=None,
+                workload="x", plan=["a: b"], questions=["{}"], most=2,
+            )  # fmt: skip
+            return str(row["request"])
+
+        first, second = ask("h1"), ask("h2")
+        assert ask("h2") == second  # the same is not one more
+        requests.decide(con.cursor(), first, "withdrawn", "mwem_withdraw_request", user="anna")
+        refusal = r"anna has 2 requests that are open or of the last 24 hours, and 2 is the most"
+        with pytest.raises(BudgetError, match=refusal):  # what was taken back today counts, too
+            ask("h3")
+        ask("h3", "bert")
+        with pytest.raises(BudgetError, match=refusal):
+            ask("h1")
 
 
 def test_several_tables_are_asked_for_together(make: Make) -> None:
@@ -250,6 +261,16 @@ def test_what_a_view_costs_more_now_is_not_what_was_approved(here: World) -> Non
         anna.run(f"CALL mwem_release{arguments}")
     here.private.execute("CREATE OR REPLACE VIEW berlin AS FROM census WHERE city = 'Bonn'")
     anna.run(f"CALL mwem_release{arguments}")
+
+
+def test_where_the_journal_cannot_be_written_nothing_is_decided(here: World, tmp_path: Path) -> None:
+    request = here.client("anna").one(REQUEST)["request"]
+    here.private.execute(f"ATTACH '{tmp_path / 'copy.duckdb'}' AS copy; COPY FROM DATABASE memory TO copy; DETACH copy")
+    with mwem_sql.connect() as con:
+        con.execute(f"ATTACH '{tmp_path / 'copy.duckdb'}' AS copy (READ_ONLY)")
+        assert con.execute("SELECT request, state FROM mwem_requests()").fetchall() == [(request, "open")]
+        with pytest.raises(duckdb.Error, match=r"database \('copy'\), which has the request, cannot be written"):
+            con.execute(f"CALL mwem_approve('{request}')")
 
 
 def test_a_journal_that_was_changed_decides_nothing(here: World) -> None:

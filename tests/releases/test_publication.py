@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwem_sql.errors import OptionError
-from mwem_sql.judge.publication import PublicationCondition
+from mwem_sql.releases.publication import PublicationCondition
 
 Condition = PublicationCondition.parse
 SHARES = st.floats(0, 1)
