@@ -30,7 +30,7 @@ from mwem_sql.kernel.noise import SeededNoise
 from mwem_sql.loop import strategy
 from mwem_sql.loop.strategy import Setting, Strategy
 from mwem_sql.releases import plan
-from mwem_sql.surface import register
+from mwem_sql.surface import running
 
 EPSILONS = ["1e-12", "1e-4", "0.01", "0.3", "1", "1", "1", "3", "50", "1000", "1e6"]
 SHRINKING = ("measure LIKE 'CASE%'", "rowid % 2 = 0", "rowid % 3 > 0")
@@ -306,7 +306,7 @@ class Scenario:
     def _watched(self) -> Iterator[None]:
         """Noise as the scenario's seed has it, so that a defect is there again; and where errors come from that nobody
         foresaw."""
-        sentence = register.sentence
+        sentence = running.sentence
 
         def explained(function: str, error: Exception) -> str:
             if not isinstance(error, MwemError):
@@ -314,7 +314,7 @@ class Scenario:
             return sentence(function, error)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(register, "sentence", explained)
+            patch.setattr(running, "sentence", explained)
             patch.setattr(run, "OpenDPNoise", functools.partial(SeededNoise, self.seed))
             lower(patch, PASSES=3, SAMPLES=(2**10, 2**12))
             few_sets(patch, self.most_sets)

@@ -48,7 +48,7 @@ from mwem_sql.kernel.scales import Kind
 from mwem_sql.platform.calls import Progress, listening
 from mwem_sql.releases import reuse
 from mwem_sql.releases.columns import SUMMARY_TYPES
-from mwem_sql.surface import register
+from mwem_sql.surface import running
 
 run = importlib.import_module("mwem_sql.releases.run")  # the package has a function of that name
 
@@ -692,7 +692,7 @@ def _news(news: Progress) -> tuple[Any, ...]:
 
 def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
     """Keep each debit, what the kernel is asked, and where an error comes from that nobody foresaw."""
-    debit, sentence = Accountant.debit, register.sentence
+    debit, sentence = Accountant.debit, running.sentence
 
     def debited(self: Accountant, share: Fraction) -> None:
         before = self.spent
@@ -708,7 +708,7 @@ def _watch(patch: pytest.MonkeyPatch, seen: Seen, noise: PublicNoise) -> None:
         return sentence(function, error)
 
     patch.setattr(Accountant, "debit", debited)
-    patch.setattr(register, "sentence", explained)
+    patch.setattr(running, "sentence", explained)
     for name in ("select", "measure", "certify"):
         asked = getattr(Kernel, name)
 

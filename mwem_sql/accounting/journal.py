@@ -72,34 +72,6 @@ class Journal:
         return out
 
     @cached_property
-    def requests(self) -> dict[str, Row]:
-        """All that waits for the curator's word, or has it, by its id: requests, and releases that were withheld.
-
-        Of each its `kind`, release or publish; its `state`, open, approved, refused, withdrawn or used; when it was
-        `asked` and `decided`; and the entry that it is `used_by`.
-        """
-        out: dict[str, Row] = {}
-        for line in self.lines:
-            event, entry, status = line["event"], line["entry"], line["status"]
-            if event == "request":
-                out[entry] = _undecided(line, line, "release")
-            elif event == "end" and status == "withheld" and self.entries.get(entry, {}).get("private"):
-                out.setdefault(entry, _undecided(self.entries[entry], line, "publish"))
-            elif event == "end" and status == "done" and entry in out:
-                out[entry].update(state="used", used_by=entry)
-            elif event == "decision" and entry in out:
-                out[entry].update(state=status, decided=line["moment"], reason=line["reason"])
-            elif event == "entry" and line["approval"] in out:
-                out[line["approval"]].update(state="used", used_by=entry)
-        return out
-
-    def requests_of(self, user: str | None, request: str | None, account: str | None, state: str) -> list[Row]:
-        """A user's requests for a release of an account, by its hash, in some state."""
-        wanted = ("release", user, request, account, state)
-        names = ("kind", "user_name", "request", "account", "state")
-        return [row for row in self.requests.values() if tuple(row[name] for name in names) == wanted]
-
-    @cached_property
     def caps(self) -> dict[str, list[Row]]:
         """All caps of tables that were ever set, by account, the last one in force."""
         return {account: lines for (account, user), lines in self.all_caps.items() if user is None and account}
@@ -331,13 +303,6 @@ def _budget(row: Row) -> Budget:
     return Budget(Fraction(row["epsilon_exact"]), Fraction(row["delta_exact"]))
 
 
-def _undecided(row: Row, line: Row, kind: str) -> Row:
-    """A row of `Journal.requests` as it begins; `line` says since when it waits."""
-    return {
-        **row, "kind": kind, "state": "open", "asked": line["moment"], "decided": None, "reason": None, "used_by": None,
-    }  # fmt: skip
-
-
 def _is_scoped(row: Row, partition: PartitionColumn | None) -> bool:
     return partition is not None and row["number"] > partition.number and row["partition_exact"] is not None
 
@@ -455,3 +420,19 @@ def _note(line: Row, action: str) -> Row:
         "entry": "", "output": None, "epsilon": 0.0, "delta": 0.0, "private": False, "status": "done", "action": action,
         "started": line["moment"], "finished": line["moment"],
     }  # fmt: skip
+
+
+def cap_line(cap: Cap, account: str | None, name: Key) -> Row:
+    return {
+        "event": "cap", "account": account, **columns_of_key(name), **numbers(cap.budget.epsilon, cap.budget.delta),
+        "unit": cap.unit, "rows_per_unit": cap.rows_per_unit, "unit_id": cap.unit_id, "user_name": cap.user,
+        "every": cap.every, "opened": cap.opened, "since": cap.since,
+    }  # fmt: skip
+
+
+def columns_of_key(name: Key) -> Row:
+    return dict(zip(NAME, name, strict=True))
+
+
+def numbers(epsilon: Fraction, delta: Fraction) -> Row:
+    return {"epsilon": float(epsilon), "delta": float(delta), "epsilon_exact": str(epsilon), "delta_exact": str(delta)}

@@ -19,7 +19,8 @@ import duckdb
 from mwem_sql.accounting import accounts, draws, journal
 from mwem_sql.accounting.accounts import Books, FilesUnit, Identity, identity_of, moved_keys
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
-from mwem_sql.accounting.journal import NAME, Journal
+from mwem_sql.accounting.decisions import approval_of
+from mwem_sql.accounting.journal import Journal
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
 from mwem_sql.language.dialect import fold
@@ -142,18 +143,13 @@ class Ledger:
         if self._renew(con, user):
             return self.at(con).enter(con, charge, output, private=private, **facts)
         self.check_cap(charge, private=private)
-        approval = self._approval(user, facts.get("request"), charge)
+        approval = approval_of(self.journal, user, facts.get("request"), self.account, charge)
         if approval is None:
             self.check_caps_of(user, charge)
         account = self._open_account(con)
         entry = self.open_entry(con, account, charge, output, private=private, approval=approval, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
-
-    def _approval(self, user: str | None, request: str | None, charge: Charge) -> str | None:
-        """The curator's approval of a user's request, if there is one that costs no more than was approved."""
-        rows = [] if user is None else self.journal.requests_of(user, request, self.account, "approved")
-        return next((row["entry"] for row in rows if self.journal.charge_of(row).covers(charge)), None)
 
     def close(self, con: duckdb.DuckDBPyConnection, entry: str, status: str, rho: Fraction | None = None) -> None:
         """Mark an entry done or failed. `rho` is what it took in the end, which may be less than what was debited.
@@ -224,7 +220,7 @@ class Ledger:
         if cap.user is None:
             cap.check_replaces(self.identity.table.table, self.cap, self.charges)
         account = self._open_account(con)
-        journal.append(con, self.home, cap_line(cap, account, self._first_name(account)))
+        journal.append(con, self.home, journal.cap_line(cap, account, self._first_name(account)))
 
     def set_partition(self, con: duckdb.DuckDBPyConnection, column: Column | None) -> Ledger:
         """Declare the column that the account is partitioned by, or take that back; the ledger as it is then.
@@ -248,7 +244,7 @@ class Ledger:
         elif self.partition is None:
             return
         account = self._open_account(con)
-        journal.append(con, self.home, line | {"account": account, **columns_of_key(self._first_name(account))})
+        journal.append(con, self.home, line | {"account": account, **journal.columns_of_key(self._first_name(account))})
 
     def marked(self, con: duckdb.DuckDBPyConnection, charge: Charge) -> Charge:
         """A charge with what its unit is known by, and a scope of the column that is declared now: in a transaction."""
@@ -315,7 +311,7 @@ class Ledger:
         """Write down the caps whose window has passed as new ones; whether there were any."""
         caps = [(self.account, self.cap), *((account, cap) for account, _, cap in self._caps_of(user))]
         lines = [
-            cap_line(cap, account, ("", "", "") if account is None else self._first_name(account))
+            journal.cap_line(cap, account, ("", "", "") if account is None else self._first_name(account))
             for account, cap in caps
             if cap is not None and cap != self.journal.cap_as_written(account, cap.user)
         ]
@@ -377,7 +373,9 @@ class Ledger:
 
     def _give_keys(self, con: duckdb.DuckDBPyConnection, accounts: dict[Key, str]) -> None:
         """Let keys belong to an account, or to a unit of one, from now on."""
-        lines = [{"event": "key", "account": account, **columns_of_key(each)} for each, account in accounts.items()]
+        lines = [
+            {"event": "key", "account": account, **journal.columns_of_key(each)} for each, account in accounts.items()
+        ]
         if lines:
             journal.append(con, self.home, *lines)
 
@@ -396,15 +394,15 @@ class Ledger:
         line: Row = {
             "event": "entry",
             "entry": entry,
-            **columns_of_key(self._name),
+            **journal.columns_of_key(self._name),
             "account": account,
             "output": output,
         }
         if charge is None:
-            line |= _numbers(Fraction(0), Fraction(0))
+            line |= journal.numbers(Fraction(0), Fraction(0))
             line |= {"rho_exact": "0", "failure_exact": "0", "rows_per_unit": 1, "unit_is_computed": False}
         else:
-            line |= _numbers(charge.budget.epsilon, charge.budget.delta)
+            line |= journal.numbers(charge.budget.epsilon, charge.budget.delta)
             line |= {
                 "rho_exact": str(charge.rho), "failure_exact": str(charge.failure), "unit": charge.unit,
                 "rows_per_unit": charge.rows_per_unit, "unit_is_computed": charge.computed, "unit_id": charge.unit_id,
@@ -426,14 +424,6 @@ class Ledger:
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> None:
         metadata.prepare(con, self.home, "ledger.sql")
-
-
-def cap_line(cap: Cap, account: str | None, name: Key) -> Row:
-    return {
-        "event": "cap", "account": account, **columns_of_key(name), **_numbers(cap.budget.epsilon, cap.budget.delta),
-        "unit": cap.unit, "rows_per_unit": cap.rows_per_unit, "unit_id": cap.unit_id, "user_name": cap.user,
-        "every": cap.every, "opened": cap.opened, "since": cap.since,
-    }  # fmt: skip
 
 
 def ledger_of(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place, function: str) -> Ledger:
@@ -468,11 +458,3 @@ def read_ledger(con: duckdb.DuckDBPyConnection, relation: Relation, place: Place
 def _read(con: duckdb.DuckDBPyConnection, identity: Identity) -> Books:
     marks = identity.marks(con)  # first: the journals that are read after it have its accounts, whoever opens one now
     return Books(journal.read_all(con), marks)
-
-
-def columns_of_key(name: Key) -> Row:
-    return dict(zip(NAME, name, strict=True))
-
-
-def _numbers(epsilon: Fraction, delta: Fraction) -> Row:
-    return {"epsilon": float(epsilon), "delta": float(delta), "epsilon_exact": str(epsilon), "delta_exact": str(delta)}

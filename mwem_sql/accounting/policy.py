@@ -12,7 +12,7 @@ import duckdb
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.accounts import Identity, TableCarrier
 from mwem_sql.accounting.caps import Balance, Cap
-from mwem_sql.accounting.ledger import Ledger, cap_line, columns_of_key
+from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.errors import BudgetError, refuse
 from mwem_sql.platform import catalog, metadata
 from mwem_sql.platform.catalog import Name
@@ -25,7 +25,7 @@ def set_cap_of_user(con: duckdb.DuckDBPyConnection, home: str, cap: Cap) -> Bala
     def write() -> None:
         before = journal.read_all(con)[home]
         following = cap.following(before.cap(None, cap.user), before.moment)
-        journal.append(con, home, cap_line(following, None, ("", "", "")))
+        journal.append(con, home, journal.cap_line(following, None, ("", "", "")))
 
     metadata.prepare(con, home, "ledger.sql")
     journal.committed(con, write)
@@ -61,7 +61,7 @@ def set_public(con: duckdb.DuckDBPyConnection, table: Name) -> None:
                 BudgetError, "mwem_public", what, f"{hint}{table.table}; CALL mwem_public('{table.table}_public')"
             )
         mark = uuid.uuid4().hex[:16]
-        journal.append(con, table.database, {"event": "public", "entry": mark, **columns_of_key(_key(table))})
+        journal.append(con, table.database, {"event": "public", "entry": mark, **journal.columns_of_key(_key(table))})
         catalog.mark_public(con, table, mark)
 
     metadata.prepare(con, table.database, "ledger.sql")

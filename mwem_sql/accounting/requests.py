@@ -1,7 +1,7 @@
 """Requests: what users of a server ask beyond their caps, and what the curator says of each.
 
 A request is a line of the journal, and decisions about it are later lines: its state follows from them
-(`Journal.requests`). An approval lets that very request of that user be charged once beside their caps; the cap of the
+(`decisions.py`). An approval lets that very request of that user be charged once beside their caps; the cap of the
 table holds all the same. The curator decides in the same way about releases that were withheld (`publish_if`). Must
 not plan, or decide what a request is: its hash says that.
 """
@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from mwem_sql.accounting import journal
 from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.decisions import requests_for, requests_in
 from mwem_sql.accounting.journal import Journal
 from mwem_sql.accounting.ledger import Ledger
 from mwem_sql.errors import BudgetError, OptionError, did_you_mean, literal, refuse, spoken_by
@@ -39,9 +40,11 @@ def ask(
 
     def write() -> str:
         there = ledger.at(con)
-        mine = [row for row in there.journal.requests.values() if row["user_name"] == user and row["kind"] == "release"]
+        mine = [
+            row for row in requests_in(there.journal).values() if row["user_name"] == user and row["kind"] == "release"
+        ]
         for state in ("open", "approved"):
-            for row in there.journal.requests_of(user, request, there.account, state):
+            for row in requests_for(there.journal, user, request, there.account, state):
                 return str(row["entry"])
         count = sum(row["state"] == "open" or row["asked"] > there.journal.moment - DAY for row in mine)
         if count >= most:
@@ -53,7 +56,8 @@ def ask(
         there.check_whole()
         there.check_cap(price, private=True)
         if _fits(there, user, price):
-            what = f"epsilon ({float(price.budget.epsilon):g}) is within what {user} may ask of {ledger.identity.table.table}"
+            table = ledger.identity.table.table
+            what = f"epsilon ({float(price.budget.epsilon):g}) is within what {user} may ask of {table}"
             cure = "nobody need approve it: CALL mwem_release with the same arguments"
             raise refuse(BudgetError, "mwem_request", what, cure)
         entry = there.open_entry(
@@ -94,7 +98,7 @@ def decide(
         if lines.fault is not None:
             what = f"the journal of database ({home}) was changed by hand at line {lines.fault}, so nothing is decided"
             raise refuse(BudgetError, function, what, "restore the schema mwem from a backup")
-        row = lines.requests[request]
+        row = requests_in(lines)[request]
         if row["state"] not in DECIDED[status]:
             states = " or ".join(DECIDED[status])
             what = f"request ({request}) is {row['state']}, and only what is {states} can be {status}"
@@ -116,7 +120,9 @@ def listed(con: duckdb.DuckDBPyConnection, user: str | None) -> list[Row]:
     rows = [
         row
         for lines in journal.read_all(con).values()
-        for row in _rows(con, lines, [each for each, row in lines.requests.items() if user in (None, row["user_name"])])
+        for row in _rows(
+            con, lines, [each for each, row in requests_in(lines).items() if user in (None, row["user_name"])]
+        )
     ]
     return sorted(rows, key=lambda row: row["asked"])
 
@@ -137,7 +143,7 @@ def _home(con: duckdb.DuckDBPyConnection, request: str, function: str, user: str
     """The database whose journal has a request. Of a user's view, another's is not there."""
     there: dict[str, str] = {}
     for home, lines in journal.read_all(con).items():
-        there |= {each: home for each, row in lines.requests.items() if user in (None, row["user_name"])}
+        there |= {each: home for each, row in requests_in(lines).items() if user in (None, row["user_name"])}
     if request not in there:
         what = f"request ({request!r}) does not exist"
         raise refuse(OptionError, function, what, f"{did_you_mean(request, there)}FROM mwem_requests() lists them")
@@ -153,8 +159,9 @@ def _rows(con: duckdb.DuckDBPyConnection, lines: Journal, ids: Sequence[str]) ->
         return []
     stored = {row["entry"]: row for row in metadata.rows_if_any(con, lines.home, "requests", ("entry", "plan"))}
     out = []
+    of_lines = requests_in(lines)
     for each in ids:
-        row = lines.requests[each]
+        row = of_lines[each]
         home = row["database_name"] or lines.home
         plan = stored.get(each, {}).get("plan")
         out.append({**row, "request": each, "database_name": home, "plan": plan, "intact": lines.fault is None})

@@ -17,6 +17,7 @@ import duckdb
 
 from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.decisions import requests_in
 from mwem_sql.accounting.ledger import Ledger, Receipt
 from mwem_sql.errors import RELEASE, BudgetError, WithheldError, literal, refuse
 from mwem_sql.kernel.draws import Draws
@@ -102,7 +103,7 @@ def opened(
                     draws.read(session.private.cursor(), ledger.home, receipt.entry) if unfinished is not None else []
                 )
                 store = draws.storing(session.private.cursor(), ledger.home, receipt.entry, before)
-                waiting = ledger.at(session.private.cursor()).journal.requests if unfinished is not None else {}
+                waiting = requests_in(ledger.at(session.private.cursor()).journal) if unfinished is not None else {}
                 approved = receipt.entry in waiting and waiting[receipt.entry]["state"] == "approved"
                 made = replace(made, draws=Draws(noise, before, store), before=len(before), approved=approved)
             yield made

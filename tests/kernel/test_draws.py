@@ -211,7 +211,14 @@ def looped(draws: Draws, budget: Budget) -> object:
     outcome, accountant, _ = planned(first_of(shape, queries), data, 3, draws, budget)  # type: ignore[arg-type]
     accountant.settle()
     values: list[Floats] = [each.values for each in outcome.measurements]
-    return repr((outcome.total, outcome.bounds, [each.tolist() for each in values], outcome.state.table().to_pylist()))
+    return repr(
+        (
+            outcome.total,
+            outcome.bounds and outcome.bounds(outcome.state),
+            [each.tolist() for each in values],
+            outcome.state.table().to_pylist(),
+        )
+    )
 
 
 @pytest.mark.parametrize("budget", [PURE, GAUSSIAN])

@@ -134,7 +134,7 @@ def test_a_work_that_got_slower_or_larger_is_reported():
 
 
 def test_figures_are_kept_of_works_that_there_are():
-    kept = json.loads(speed.KEPT.read_text())
+    kept = json.loads(speed.FIGURES.read_text())
     assert list(kept) == ["quick", "full"]
     for figures in kept.values():
         assert set(figures) <= set(speed.WORKS)
