@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from gates import Client, World, world
-from ledgers import cap, charge, marked
+from ledgers import at_once, cap, charge, marked
 
 import mwem_sql
 from mwem_sql.accounting import requests
@@ -82,20 +82,18 @@ def test_ask_approve_release(here: World) -> None:
     assert spent(here) == [("anna", 0.5, "done"), ("anna", 0.25, "done")]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("0.5", "0.51"),
-        ("rounds := 1", "rounds := 2"),
-        ("rounds", "version := 'b', rounds"),
-        ("rounds", "publish_if := 'mean_share < 0.5', certify := 0.02, rounds"),
-    ],
-)
-def test_another_request_is_not_approved(here: World, change: tuple[str, str]) -> None:
+CHANGES = {
+    "0.5": "0.51", "rounds := 1": "rounds := 2", "rounds": "version := 'b', rounds",
+    "rows": "publish_if := 'mean_share < 0.5', certify := 0.02, rows",
+}  # fmt: skip
+
+
+def test_another_request_is_not_approved(here: World) -> None:
     anna = here.client("anna")
     approve(here, anna.one(REQUEST)["request"])
-    with pytest.raises(duckdb.Error, match="does not fit the cap on census for anna"):
-        anna.run(RELEASE.replace(*change))
+    for before, after in CHANGES.items():
+        with pytest.raises(duckdb.Error, match="does not fit the cap on census for anna"):
+            anna.run(RELEASE.replace(before, after))
     assert spent(here) == []
 
 
@@ -166,25 +164,25 @@ def test_refused_and_withdrawn(here: World) -> None:
     assert spent(here) == []
 
 
-@pytest.mark.parametrize(
-    ("call", "refusal"),
-    [
-        ("CALL mwem_approve('x')", "mwem_approve is the curator's alone"),
-        ("CALL mwem_refuse('x', 'y')", "mwem_refuse is the curator's alone"),
-        ("CALL mwem_withdraw_request('x')", r"request \('x'\) does not exist"),
-        (REQUEST.replace("0.5", "0.2"), r"epsilon \(0.2\) is within what anna may ask of census"),
-        (REQUEST.replace("'census'", "'secret'"), r"table \('secret'\) has no cap"),
-        (REQUEST.replace("rounds := 1", "rounds := 0"), r"rounds \(0\) must be a whole number"),
-        (REQUEST.replace("rounds := 1", "seed := 1"), r"seed \(1\) is the curator's alone"),
-        (REQUEST.replace("rounds := 1", "output := 'no.such.place'"), "names a database or schema"),
-        (REQUEST.replace("w,", "v,"), "v"),
-    ],
+REFUSED = (
+    ("CALL mwem_approve('x')", "mwem_approve is the curator's alone"),
+    ("CALL mwem_refuse('x', 'y')", "mwem_refuse is the curator's alone"),
+    ("CALL mwem_withdraw_request('x')", r"request \('x'\) does not exist"),
+    (REQUEST.replace("0.5", "0.2"), r"epsilon \(0.2\) is within what anna may ask of census"),
+    (REQUEST.replace("'census'", "'secret'"), r"table \('secret'\) has no cap"),
+    (REQUEST.replace("rounds := 1", "rounds := 0"), r"rounds \(0\) must be a whole number"),
+    (REQUEST.replace("rounds := 1", "seed := 1"), r"seed \(1\) is the curator's alone"),
+    (REQUEST.replace("rounds := 1", "output := 'no.such.place'"), "names a database or schema"),
+    (REQUEST.replace("w,", "v,"), "height"),
 )
-def test_what_would_be_refused_later_is_refused_now(here: World, call: str, refusal: str) -> None:
+
+
+def test_what_would_be_refused_later_is_refused_now(here: World) -> None:
     anna = here.client("anna")
     anna.run("CREATE TABLE v AS SELECT ['height'] AS group_by")
-    with pytest.raises(duckdb.Error, match=refusal):
-        anna.run(call)
+    for call, refusal in REFUSED:
+        with pytest.raises(duckdb.Error, match=refusal):
+            anna.run(call)
     assert states(anna) == []
 
 
@@ -280,3 +278,14 @@ def test_a_journal_that_was_changed_decides_nothing(here: World) -> None:
     with pytest.raises(duckdb.Error, match="was changed by hand at line"):
         approve(here, first)
     assert here.private.execute("SELECT intact FROM mwem_requests()").fetchall() == [(False,)]
+
+
+def test_an_approval_is_used_once_however_many_call(here: World) -> None:
+    """The same request under several outputs at once: one is made, the others are refused by the user's cap."""
+    approve(here, here.client("anna").one(REQUEST)["request"])
+    clients = [here.client("anna", f"connection {k}") for k in range(3)]
+    calls = [RELEASE.replace("rounds", f"output := 'o{k}', rounds") for k in range(3)]
+    errors = at_once(3, lambda k: clients[k].run(calls[k]))
+    assert len(errors) == 2
+    assert all("does not fit the cap on census for anna" in str(each) or "being made" in str(each) for each in errors)
+    assert spent(here) == [("anna", 0.5, "done")]
