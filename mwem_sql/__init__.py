@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OutputError,
         PredicateError,
         TableError,
+        WithheldError,
         WorkloadError,
     )
     from mwem_sql.platform.calls import cancel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mwem_sql.surface.api import (
         Release,
         answer,
+        approve,
         attach,
         average,
         budget,
@@ -46,14 +48,18 @@ if TYPE_CHECKING:
         quality,
         quantile,
         ranges,
+        refuse,
         release,
         report,
+        request,
+        requests,
         rules,
         sample,
         sources,
         suggest_domain,
         weights,
         withdraw,
+        withdraw_request,
     )
     from mwem_sql.surface.frames import load
     from mwem_sql.surface.register import connect, register, unregister
@@ -61,13 +67,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attribute", "BudgetError", "CancelledError", "CellsError", "Domain", "DomainError", "EngineError", "MwemError",
-    "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "Workload", "WorkloadError",
-    "answer", "attach", "average", "budget", "cancel", "compare", "connect", "count", "count_interval", "detach",
-    "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition", "plan", "policy", "public",
-    "quality", "quantile",
-    "ranges", "register", "release", "report", "rules", "sample", "serve",
-    "sources", "suggest_domain", "unregister", "weights",
-    "withdraw",
+    "OptionError", "OutputError", "PredicateError", "Query", "Release", "TableError", "WithheldError", "Workload",
+    "WorkloadError", "answer", "approve", "attach", "average", "budget", "cancel", "compare", "connect", "count",
+    "count_interval", "detach", "domain", "export", "known", "ledger", "load", "marginals", "parities", "partition",
+    "plan", "policy", "public", "quality", "quantile", "ranges", "refuse", "register", "release", "report", "request",
+    "requests", "rules", "sample", "serve", "sources", "suggest_domain", "unregister", "weights", "withdraw",
+    "withdraw_request",
 ]  # fmt: skip
 
 _HOMES = {

@@ -54,6 +54,10 @@ class OutputError(MwemError):
     """The output cannot be written under that name."""
 
 
+class WithheldError(OutputError):
+    """The release was made and is not published: it does not meet its own condition."""
+
+
 class BudgetError(MwemError):
     """The request does not fit the privacy budget."""
 

@@ -5,10 +5,11 @@
 -- One line for each event, in order: lines are added and never changed. Two writers at once take the same number, and
 -- one of them tries again: that is what keeps a cap. Events: entry (a charge or a note begins), end (it ends), resume (it
 -- goes on after all), cap (one is set), key (a key belongs to an account from now on), policy (one is set), partition (a column is declared, by whose
--- values charges add up from now on, or taken back).
+-- values charges add up from now on, or taken back), request (a user asks for more than their caps allow, and nothing is
+-- charged), decision (what the curator, or who asked, says of a request or of a release that was withheld).
 CREATE TABLE IF NOT EXISTS journal (
     number BIGINT PRIMARY KEY,          -- from 1, without a gap
-    event VARCHAR NOT NULL,             -- entry, end, resume, cap, key, policy, public or partition
+    event VARCHAR NOT NULL,             -- entry, end, resume, cap, key, policy, public, partition, request or decision
     moment TIMESTAMP NOT NULL,          -- when, in UTC
     who VARCHAR NOT NULL,               -- the name of the process's user id
     claimed VARCHAR,                    -- who the environment says that it was, if somebody else
@@ -16,10 +17,10 @@ CREATE TABLE IF NOT EXISTS journal (
     database_name VARCHAR,              -- as it was called then; empty: that of the journal. Of a key, a path or empty
     schema_name VARCHAR,
     table_name VARCHAR,
-    entry VARCHAR,                      -- of an entry, its end, and where it goes on
+    entry VARCHAR,                      -- of an entry, its end, and where it goes on; of a request and a decision about either, its id
     output VARCHAR,
     action VARCHAR,                     -- the function that was called
-    status VARCHAR,                     -- of an end: done or failed
+    status VARCHAR,                     -- of an end: done, failed or withheld; of a decision: approved, refused or withdrawn
     private BOOLEAN,                    -- false: seeded noise, or a function that is not private
     epsilon DOUBLE,
     delta DOUBLE,                       -- of a cap, 0: epsilons are added up; above: rho is, and converted once
@@ -31,10 +32,10 @@ CREATE TABLE IF NOT EXISTS journal (
     rows_per_unit INTEGER,
     unit_is_computed BOOLEAN,           -- by a view, so that no cap can count it
     unit_id VARCHAR,                    -- what the unit's column is known by however it is renamed
-    request VARCHAR,                    -- hash of the request that was charged
+    request VARCHAR,                    -- hash of the request that was charged, or is asked for
     version VARCHAR,
     workload VARCHAR,                   -- in short: its first query, and how many there are
-    reason VARCHAR,                     -- why a release was withdrawn
+    reason VARCHAR,                     -- why a release was withdrawn, or a request refused
     require_caps BOOLEAN,               -- of a policy
     partition_by VARCHAR,               -- of a partition, the column; NULL: none from now on. Of an entry, the column then
     partition_id VARCHAR,               -- what that column is known by however it is renamed
@@ -45,6 +46,7 @@ CREATE TABLE IF NOT EXISTS journal (
     every VARCHAR,                      -- of a cap that renews, after how many days or hours
     opened TIMESTAMP,                   -- of such a cap, when its window began
     since BIGINT,                       -- of a cap: what was charged in lines up to this number is not counted
+    approval VARCHAR,                   -- of an entry: the approved request that it uses up
     checksum VARCHAR NOT NULL           -- of this line and the checksum before it
 );
 
@@ -66,7 +68,15 @@ CREATE TABLE IF NOT EXISTS draws (
     PRIMARY KEY (entry, number)
 );
 
--- The entries of the journal, each with its end. A status is open, done or failed; all of them count.
+-- What a request asks, beside its line in the journal: its plan, as mwem_plan shows it, and its workload, as JSON. All of
+-- it is public. It goes when the request is refused or withdrawn.
+CREATE TABLE IF NOT EXISTS requests (
+    entry VARCHAR PRIMARY KEY,          -- its id
+    plan VARCHAR[] NOT NULL,            -- item: value
+    workload VARCHAR[] NOT NULL         -- a row of the workload each
+);
+
+-- The entries of the journal, each with its end. A status is open, done, failed or withheld; all of them count.
 CREATE VIEW IF NOT EXISTS ledger AS
 SELECT
     line.entry, line.database_name, line.schema_name, line.table_name, line.output, line.epsilon, line.delta,

@@ -9,15 +9,16 @@
 CREATE OR REPLACE MACRO mwem_release(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
         output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, known := NULL, unit := NULL,
         rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-        certify := NULL, version := NULL, seed := NULL) AS TABLE
+        certify := NULL, publish_if := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_release(
         to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
         "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
         "rules": "rules", "known": "known", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
         "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
-        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        "publish_if": "publish_if", "version": "version"::VARCHAR, "seed": "seed"},
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
@@ -50,6 +51,7 @@ average := false  true: release the average of all rounds, not the last one. Thi
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
 max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
 certify := NULL  The share of the budget that tells how far off the answers are in the end, 0 to 0.5. NULL: 0.02, or 0 if rounds or average is given.
+publish_if := NULL  A condition on the certificate, ''mean_share < 0.1'': mean_share is the most that the true mean error may be, 95 times in 100. Where it is not met, the budget is spent and nothing is published. NULL: always published.
 version := NULL  A new version makes, and charges, a new release under the same output name.
 seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
 
@@ -75,15 +77,16 @@ seed := NULL  Repeatable noise, for experiments. The release is marked private =
 CREATE OR REPLACE MACRO mwem_plan(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
         output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, known := NULL, unit := NULL,
         rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
-        certify := NULL, version := NULL, seed := NULL) AS TABLE
+        certify := NULL, publish_if := NULL, version := NULL, seed := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (
         SELECT unnest(list_transform(_mwem_plan(
         to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
         "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
         "rules": "rules", "known": "known", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
         "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
-        "version": "version"::VARCHAR, "seed": "seed"}, context: {database: current_database(),
-        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        "publish_if": "publish_if", "version": "version"::VARCHAR, "seed": "seed"},
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
         default_collation: current_setting('default_collation'),
         integer_division: current_setting('integer_division'),
         ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
@@ -116,6 +119,7 @@ average := false  true: release the average of all rounds, not the last one. Thi
 fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
 max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
 certify := NULL  The share of the budget that tells how far off the answers are in the end, 0 to 0.5. NULL: 0.02, or 0 if rounds or average is given.
+publish_if := NULL  A condition on the certificate, ''mean_share < 0.1'': mean_share is the most that the true mean error may be, 95 times in 100. Where it is not met, the budget is spent and nothing is published. NULL: always published.
 version := NULL  A new version makes, and charges, a new release under the same output name.
 seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
 
@@ -749,7 +753,7 @@ Cost: nothing
 -> delta DOUBLE  What was charged.
 -> action VARCHAR  The function: mwem_release, or one that is only noted: not private, or mwem_withdraw.
 -> private BOOLEAN  false: a seed, or a function that is not private.
--> status VARCHAR  done; open: running, or killed; failed. All of them count.
+-> status VARCHAR  done; open: running, or killed; failed; withheld: made, and not published (publish_if). All of them count.
 -> started TIMESTAMP  When.
 -> finished TIMESTAMP  When; NULL while it is open.
 -> who VARCHAR  The user, as the system says by the process''s user id.
@@ -764,6 +768,232 @@ Cost: nothing
 -> reason VARCHAR  Why a release was withdrawn; NULL for all else.
 -> partition VARCHAR  For which values of the column that mwem_partition declares it counts; NULL: for all.
 -> user_name VARCHAR  The user of a server that asked; NULL: it did not come by a server.';
+
+CREATE OR REPLACE MACRO mwem_request(private_table, workload, epsilon, delta := 0.0, rounds := NULL,
+        output := NULL, rows := NULL, total := NULL, domain := NULL, rules := NULL, known := NULL, unit := NULL,
+        rows_per_unit := NULL, start := 'uniform', average := false, fit := 'mirror', max_cells := NULL,
+        certify := NULL, publish_if := NULL, version := NULL, seed := NULL) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_request(
+        to_json({"private_table": "private_table", "epsilon": "epsilon"::VARCHAR, "options": {"delta": "delta"::VARCHAR,
+        "rounds": "rounds", "output": "output", "rows": "rows", "total": "total", "domain": "domain",
+        "rules": "rules", "known": "known", "unit": "unit", "rows_per_unit": "rows_per_unit", "start": "start",
+        "average": "average", "fit": "fit", "max_cells": "max_cells", "certify": "certify",
+        "publish_if": "publish_if", "version": "version"::VARCHAR, "seed": "seed"},
+        context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, queries),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r
+        FROM (SELECT list(j ORDER BY n) AS queries
+              FROM (SELECT row_number() OVER () AS n, to_json(__mwem_row)::VARCHAR AS j
+                    FROM query_table(workload) AS __mwem_row)));
+
+COMMENT ON MACRO TABLE mwem_request IS 'For users of a server: asks the curator for a release that their own caps do not allow. It takes what mwem_release takes and is checked in full; once it is approved, the same call of mwem_release makes it. The table''s cap holds all the same. Called again, it returns the same request.
+
+Example: CALL mwem_request(''adult'', workload, 2.0)  ->  3f9a61c0..., release, open, ...
+Cost: nothing
+
+private_table  The private table by its name, as text: ''adult'' or ''census.main.adult''. Or the path of a Parquet file, or a table of an attached source. Or a list of tables that keys join, [''person'', ''visit'']: a table for each, whose keys join.
+workload  The questions: a table or view, by its bare name. In Python also a frame or a Workload.
+epsilon  The privacy budget of this release. Smaller is more private, and noisier.
+delta := 0.0  Above 0, noise may be Gaussian and is counted by zCDP, where the error will be smaller. 1e-6 is usual; it must be far below 1 over the number of people.
+rounds := NULL  How many queries are selected and measured. NULL: chosen by itself.
+output := NULL  The name of the output; database.schema.table for another database. NULL: <table>_synthetic.
+rows := NULL  The rows of the output. NULL: as many as the noisy count says.
+total := NULL  The number of rows, if it is public. If you give the true count, you have published it. NULL: estimated from what is measured, or with 1/50 of the budget.
+domain := NULL  The name of a domain table. NULL: <table>_domain, if there is one. Of several tables: a name for each that has another, {person: ''d''}.
+rules := NULL  The name of a rules table. NULL: <table>_rules, if there is one. Of several tables: {person: ''r''}.
+known := NULL  The name of a table of public totals. NULL: <table>_known, if there is one. Of several tables: {person: ''k''}.
+unit := NULL  The column that identifies a person: all rows of a person are protected together. NULL: each row by itself.
+rows_per_unit := NULL  How many rows of one person count. Needs unit. Of several tables: a number for all below the root, or one for each, {visit: 20}.
+start := ''uniform''  What the first round starts from. ''histogram'': a noisy histogram of the whole domain, for a quarter of the budget. The output of an earlier release, or a table of public rows: what these say of columns of the same names. It is dropped where it turns out to be wrong.
+average := false  true: release the average of all rounds, not the last one. This is the paper''s figure and its theorem, without replays.
+fit := ''mirror''  How measurements are fitted after each round. ''mirror'': all at once, until the misfit no longer falls. ''replay'': 100 passes of the paper''s fixed step.
+max_cells := NULL  The largest model, in cells. NULL: 10,000,000. A query that would exceed it is not asked. If none is left, rounds measure again what was measured.
+certify := NULL  The share of the budget that tells how far off the answers are in the end, 0 to 0.5. NULL: 0.02, or 0 if rounds or average is given.
+publish_if := NULL  A condition on the certificate, ''mean_share < 0.1'': mean_share is the most that the true mean error may be, 95 times in 100. Where it is not met, the budget is spent and nothing is published. NULL: always published.
+version := NULL  A new version makes, and charges, a new release under the same output name.
+seed := NULL  Repeatable noise, for experiments. The release is marked private = false.
+
+-> request VARCHAR  What it is named by, for mwem_approve and the others.
+-> kind VARCHAR  release: it is beyond the user''s caps. publish: it was made and charged, and does not meet its publish_if.
+-> state VARCHAR  open; approved: the same call of mwem_release does it, once; used: it was done; refused; withdrawn.
+-> asked TIMESTAMP  Since when.
+-> user_name VARCHAR  The user of a server who asks; NULL: it did not come by a server.
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> output VARCHAR  What would be written.
+-> epsilon DOUBLE  The price.
+-> delta DOUBLE  The price.
+-> unit VARCHAR  Whose rows would be protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit would count.
+-> version VARCHAR  The version that is asked for; NULL without one.
+-> workload VARCHAR  What is asked: its first query, and how many more there are. mwem.requests has all of it.
+-> decided TIMESTAMP  When it was approved, refused or withdrawn; NULL: it was not.
+-> reason VARCHAR  Why it was refused; NULL for all else.
+-> used_by VARCHAR  The entry of the ledger that it was used by; NULL: it was not.
+-> plan VARCHAR[]  What would run, as mwem_plan said when it was asked; NULL: it is gone.
+-> intact BOOLEAN  false: somebody changed the journal by hand.';
+
+CREATE OR REPLACE MACRO mwem_requests() AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_requests(
+        to_json({context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_requests IS 'What waits for the curator''s word and what became of it, oldest first: to the curator all of it, to a user of a server what is theirs. Releases that did not meet their publish_if are listed, too.
+
+Example: FROM mwem_requests()  ->  3f9a61c0..., release, open, 2026-06-01 09:30:00, anna, census, main, adult, ...
+Cost: nothing
+
+
+-> request VARCHAR  What it is named by, for mwem_approve and the others.
+-> kind VARCHAR  release: it is beyond the user''s caps. publish: it was made and charged, and does not meet its publish_if.
+-> state VARCHAR  open; approved: the same call of mwem_release does it, once; used: it was done; refused; withdrawn.
+-> asked TIMESTAMP  Since when.
+-> user_name VARCHAR  The user of a server who asks; NULL: it did not come by a server.
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> output VARCHAR  What would be written.
+-> epsilon DOUBLE  The price.
+-> delta DOUBLE  The price.
+-> unit VARCHAR  Whose rows would be protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit would count.
+-> version VARCHAR  The version that is asked for; NULL without one.
+-> workload VARCHAR  What is asked: its first query, and how many more there are. mwem.requests has all of it.
+-> decided TIMESTAMP  When it was approved, refused or withdrawn; NULL: it was not.
+-> reason VARCHAR  Why it was refused; NULL for all else.
+-> used_by VARCHAR  The entry of the ledger that it was used by; NULL: it was not.
+-> plan VARCHAR[]  What would run, as mwem_plan said when it was asked; NULL: it is gone.
+-> intact BOOLEAN  false: somebody changed the journal by hand.';
+
+CREATE OR REPLACE MACRO mwem_approve(request) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_approve(
+        to_json({"request": "request", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_approve IS 'The curator''s word that a request may be released once, beside the caps of its user; or that a release which does not meet its publish_if is published by its next call. Refused while the table''s cap has no room for it: mwem_budget raises that.
+
+Example: CALL mwem_approve(''3f9a61c0...'')  ->  3f9a61c0..., release, approved, ...
+Cost: nothing
+
+request  The request, as mwem_requests() names it, as text.
+
+-> request VARCHAR  What it is named by, for mwem_approve and the others.
+-> kind VARCHAR  release: it is beyond the user''s caps. publish: it was made and charged, and does not meet its publish_if.
+-> state VARCHAR  open; approved: the same call of mwem_release does it, once; used: it was done; refused; withdrawn.
+-> asked TIMESTAMP  Since when.
+-> user_name VARCHAR  The user of a server who asks; NULL: it did not come by a server.
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> output VARCHAR  What would be written.
+-> epsilon DOUBLE  The price.
+-> delta DOUBLE  The price.
+-> unit VARCHAR  Whose rows would be protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit would count.
+-> version VARCHAR  The version that is asked for; NULL without one.
+-> workload VARCHAR  What is asked: its first query, and how many more there are. mwem.requests has all of it.
+-> decided TIMESTAMP  When it was approved, refused or withdrawn; NULL: it was not.
+-> reason VARCHAR  Why it was refused; NULL for all else.
+-> used_by VARCHAR  The entry of the ledger that it was used by; NULL: it was not.
+-> plan VARCHAR[]  What would run, as mwem_plan said when it was asked; NULL: it is gone.
+-> intact BOOLEAN  false: somebody changed the journal by hand.';
+
+CREATE OR REPLACE MACRO mwem_refuse(request, reason) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_refuse(
+        to_json({"request": "request", "reason": "reason", context: {database: current_database(),
+        schema: current_schema(), settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_refuse IS 'Refuses a request, and says why; or takes an approval back that was not used yet.
+
+Example: CALL mwem_refuse(''3f9a61c0...'', ''ask for age in bins'')  ->  3f9a61c0..., release, refused, ...
+Cost: nothing
+
+request  The request, as mwem_requests() names it, as text.
+reason  Why, in words: its user reads it in mwem_requests().
+
+-> request VARCHAR  What it is named by, for mwem_approve and the others.
+-> kind VARCHAR  release: it is beyond the user''s caps. publish: it was made and charged, and does not meet its publish_if.
+-> state VARCHAR  open; approved: the same call of mwem_release does it, once; used: it was done; refused; withdrawn.
+-> asked TIMESTAMP  Since when.
+-> user_name VARCHAR  The user of a server who asks; NULL: it did not come by a server.
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> output VARCHAR  What would be written.
+-> epsilon DOUBLE  The price.
+-> delta DOUBLE  The price.
+-> unit VARCHAR  Whose rows would be protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit would count.
+-> version VARCHAR  The version that is asked for; NULL without one.
+-> workload VARCHAR  What is asked: its first query, and how many more there are. mwem.requests has all of it.
+-> decided TIMESTAMP  When it was approved, refused or withdrawn; NULL: it was not.
+-> reason VARCHAR  Why it was refused; NULL for all else.
+-> used_by VARCHAR  The entry of the ledger that it was used by; NULL: it was not.
+-> plan VARCHAR[]  What would run, as mwem_plan said when it was asked; NULL: it is gone.
+-> intact BOOLEAN  false: somebody changed the journal by hand.';
+
+CREATE OR REPLACE MACRO mwem_withdraw_request(request) AS TABLE
+    SELECT r.* EXCLUDE (err) FROM (
+        SELECT unnest(list_transform(_mwem_withdraw_request(
+        to_json({"request": "request", context: {database: current_database(), schema: current_schema(),
+        settings: {TimeZone: current_setting('TimeZone'),
+        default_collation: current_setting('default_collation'),
+        integer_division: current_setting('integer_division'),
+        ieee_floating_point_ops: current_setting('ieee_floating_point_ops')},
+        ticket: getvariable('mwem_ticket')}})::VARCHAR, NULL),
+            lambda r: CASE WHEN r.err IS NOT NULL THEN error(r.err) ELSE r END)) AS r);
+
+COMMENT ON MACRO TABLE mwem_withdraw_request IS 'Takes a request back that was not used yet. Users take back their own.
+
+Example: CALL mwem_withdraw_request(''3f9a61c0...'')  ->  3f9a61c0..., release, withdrawn, ...
+Cost: nothing
+
+request  The request, as mwem_requests() names it, as text.
+
+-> request VARCHAR  What it is named by, for mwem_approve and the others.
+-> kind VARCHAR  release: it is beyond the user''s caps. publish: it was made and charged, and does not meet its publish_if.
+-> state VARCHAR  open; approved: the same call of mwem_release does it, once; used: it was done; refused; withdrawn.
+-> asked TIMESTAMP  Since when.
+-> user_name VARCHAR  The user of a server who asks; NULL: it did not come by a server.
+-> database_name VARCHAR  Where the private table is.
+-> schema_name VARCHAR  Its schema.
+-> table_name VARCHAR  Its name.
+-> output VARCHAR  What would be written.
+-> epsilon DOUBLE  The price.
+-> delta DOUBLE  The price.
+-> unit VARCHAR  Whose rows would be protected together; NULL: each row by itself.
+-> rows_per_unit INTEGER  How many rows of one unit would count.
+-> version VARCHAR  The version that is asked for; NULL without one.
+-> workload VARCHAR  What is asked: its first query, and how many more there are. mwem.requests has all of it.
+-> decided TIMESTAMP  When it was approved, refused or withdrawn; NULL: it was not.
+-> reason VARCHAR  Why it was refused; NULL for all else.
+-> used_by VARCHAR  The entry of the ledger that it was used by; NULL: it was not.
+-> plan VARCHAR[]  What would run, as mwem_plan said when it was asked; NULL: it is gone.
+-> intact BOOLEAN  false: somebody changed the journal by hand.';
 
 CREATE OR REPLACE MACRO mwem_policy(require_caps := NULL) AS TABLE
     SELECT r.* EXCLUDE (err) FROM (

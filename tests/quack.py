@@ -69,6 +69,11 @@ class Served:
         self.tokens[name] = run(self.bin / "mwem-sql", "user", "add", name, cwd=self.folder).split()[0]
         return self.tokens[name]
 
+    def curator(self, *arguments: str) -> list[dict[str, Any]]:
+        """The rows of what the curator says while it runs, values as text."""
+        lines = run(self.bin / "mwem-sql", "curator", "private.duckdb", *arguments, cwd=self.folder)
+        return [json.loads(line) for line in lines.splitlines()]
+
     def start(self) -> None:
         command = [
             self.bin / "mwem-sql", "serve", "--private", "private.duckdb", "--public", "published.duckdb", "--setup",

@@ -234,6 +234,8 @@ class Cap:
                 f"or for {math.sqrt(2 * left):g} by Laplace noise"
             )
         hint = "ask for less, or have the curator raise the cap with mwem_budget"
+        if self.user is not None:
+            hint = "ask for less, or ask the curator: CALL mwem_request with the same arguments costs nothing"
         return refuse(BudgetError, RELEASE, f"{what}: {rest}", hint)
 
 

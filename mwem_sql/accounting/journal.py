@@ -149,8 +149,11 @@ class Journal:
         with legible(damaged(self.home)):
             return [_charge(row, partition) for row in self.charge_rows(account) if row["number"] > since]
 
-    def charges_of(self, account: str | None, cap: Cap) -> list[Charge]:
-        """What counts under a user's cap: what they asked, of an account or, for None, of all."""
+    def charges_of(self, account: str | None, cap: Cap, *, with_approved: bool = False) -> list[Charge]:
+        """What counts under a user's cap: what they asked, of an account or, for None, of all.
+
+        What the curator approved is beside it; `with_approved` has that, too.
+        """
         with legible(damaged(self.home)):
             accounts = {row["account"] for row in self.entries.values()} if account is None else {account}
             return [
@@ -158,6 +161,7 @@ class Journal:
                 for each in accounts
                 for row in self.charge_rows(each)
                 if row["user_name"] == cap.user and row["number"] > cap.since
+                if with_approved or row["approval"] is None
             ]
 
     def charge_of(self, row: Row) -> Charge:
@@ -363,7 +367,7 @@ def _spent_and_left(lines: Journal, account: str | None, user: str | None) -> tu
     if user is None:
         return balance.epsilon_spent, balance.epsilon_left
     everything = Cap(Budget(Fraction(1), Fraction(0)), user=user)  # any: what counts is whose charges are asked for
-    spent = Balance.of(None, lines.charges_of(account, everything)).epsilon_spent
+    spent = Balance.of(None, lines.charges_of(account, everything, with_approved=True)).epsilon_spent
     caps = [(each, lines.cap(each, user)) for each in (account, None)]
     left = [Balance.of(cap, lines.charges_of(each, cap)).epsilon_left for each, cap in caps if cap is not None]
     return spent, min((each for each in (balance.epsilon_left, *left) if each is not None), default=None)

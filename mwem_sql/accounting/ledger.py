@@ -19,6 +19,7 @@ import duckdb
 from mwem_sql.accounting import accounts, draws, journal
 from mwem_sql.accounting.accounts import Books, FilesUnit, Identity, identity_of, moved_keys
 from mwem_sql.accounting.caps import Balance, Cap, Charge, PartitionColumn, seed_refused
+from mwem_sql.accounting.decisions import approval_of
 from mwem_sql.accounting.journal import Journal
 from mwem_sql.boundary.relations import Relation
 from mwem_sql.errors import RELEASE, BudgetError, MwemError, OutputError, TableError, refuse
@@ -141,10 +142,12 @@ class Ledger:
         user = facts.get("user_name")
         if self._renew(con, user):
             return self.at(con).enter(con, charge, output, private=private, **facts)
-        self._check_cap(charge, private=private)
-        self._check_caps_of(user, charge)
+        self.check_cap(charge, private=private)
+        approval = approval_of(self.journal, user, facts.get("request"), self.account, charge)
+        if approval is None:
+            self.check_caps_of(user, charge)
         account = self._open_account(con)
-        entry = self._open(con, account, charge, output, private=private, **facts)
+        entry = self.open_entry(con, account, charge, output, private=private, approval=approval, **facts)
         charges = [*self.journal.charges(account), *([charge] if private else [])]
         return Receipt(entry, account, charge, Balance.of(self.journal.cap(account), charges))
 
@@ -176,7 +179,9 @@ class Ledger:
         """
         con, facts = cursor(), {"action": action, "private": False, **facts}
         self._prepare(con)
-        entry = journal.committed(con, lambda: self._open(con, account or self.at(con).account, None, output, **facts))
+        entry = journal.committed(
+            con, lambda: self.open_entry(con, account or self.at(con).account, None, output, **facts)
+        )
         status = "failed"
         try:
             yield
@@ -260,7 +265,7 @@ class Ledger:
                 "restore the schema mwem from a backup; mwem_ledger() shows what is left, with intact = false",
             )
 
-    def _check_cap(self, charge: Charge, *, private: bool) -> None:
+    def check_cap(self, charge: Charge, *, private: bool) -> None:
         """Refuse what the caps of all attached databases, and their policies, do not allow."""
         journals, cap, table = self.books.journals, self.cap, self.identity.table
         caps = [home for home, lines in journals.items() for _ in lines.caps]
@@ -297,7 +302,7 @@ class Ledger:
         caps = [(account, text, self.journal.cap(account, user)) for account, text in dict.fromkeys(scopes)]
         return [(account, text, cap) for account, text, cap in caps if cap is not None]
 
-    def _check_caps_of(self, user: str | None, charge: Charge) -> None:
+    def check_caps_of(self, user: str | None, charge: Charge) -> None:
         """Refuse what a user's caps do not allow."""
         for account, text, cap in self._caps_of(user):
             cap.check(text, charge, self.journal.charges_of(account, cap))
@@ -380,7 +385,7 @@ class Ledger:
         of_keys = [each for each, holder in self.journal.keys.items() if holder == account]
         return (*of_caps, *of_keys, *self.identity.first_keys)[0]
 
-    def _open(
+    def open_entry(
         self, con: duckdb.DuckDBPyConnection, account: str | None, charge: Charge | None, output: str | None,
         **facts: object,
     ) -> str:  # fmt: skip

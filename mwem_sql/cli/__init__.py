@@ -59,7 +59,7 @@ def imported(module: str, command: str = "run") -> Callable[[list[str]], int]:
 
 COMMANDS = {
     "demo": imported("demo"), "export": export, "suggest": imported("suggest"), "serve": imported("serve"),
-    "user": imported("serve", "users"),
+    "user": imported("serve", "users"), "curator": imported("serve", "curator"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`mwem-sql serve` and `mwem-sql user`: a server's life, and its users.
+"""`mwem-sql serve`, `mwem-sql user` and `mwem-sql curator`: a server's life, its users, and what the curator says.
 
 Owns signals: SIGTERM and SIGINT stop it once releases have come to their end, SIGHUP lets it read users and setup
 again. Must not know how a statement is checked.
@@ -7,6 +7,7 @@ again. Must not know how a statement is checked.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
@@ -21,11 +22,14 @@ from urllib.request import urlopen
 import duckdb
 
 from mwem_sql.errors import MwemError
+from mwem_sql.server import door
 from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.serve import LISTEN, Server, serve
 from mwem_sql.server.users import Users
 
 USERS = "users.toml"
+WAITING = "SELECT * EXCLUDE (plan) FROM mwem_requests() WHERE state IN ('open', 'approved')"
+"""What the curator reads first."""
 
 
 def run(arguments: list[str]) -> int:
@@ -152,4 +156,21 @@ def users(arguments: list[str]) -> int:
         print(*file.names, sep="\n")
     if options.command != "list":
         print("A server that runs reads the file again on SIGHUP: kill -HUP its process.", file=sys.stderr)
+    return 0
+
+
+def curator(arguments: list[str]) -> int:
+    """Run SQL on the private side of a server that runs; a line of JSON for each row."""
+    parser = argparse.ArgumentParser(
+        prog="mwem-sql curator",
+        description="Run SQL on the private side of a server that runs, as the owner of its private file.",
+        epilog="mwem-sql curator census.duckdb -c \"CALL mwem_approve('3f9a61c0...')\"",
+    )
+    parser.add_argument("private", metavar="PATH", help="the private file that the server was started with")
+    words = "what to run, instead of listing what waits for a decision"
+    parser.add_argument("-c", dest="text", metavar="SQL", default=WAITING, help=words)
+    options = parser.parse_args(arguments)
+    columns, rows = door.ask(options.private, options.text)
+    for row in rows:
+        print(json.dumps(dict(zip(columns, row, strict=True))))
     return 0

@@ -104,6 +104,7 @@ def _rows_of(plan: Plan, request: Request, release: Stored | None = None) -> Ite
         "first": f"{_first(plan)} of the budget",
         "details": _details(plan.problem.details, schedule),
         "certificate": _certificate(schedule, len(plan.problem.certified)),
+        **({} if request.publish_if is None else {"publish_if": _publication(request.publish_if)}),
         "selecting": f"{float(schedule.selecting):.0%} of a round",
         "selection scale": _by_rows(plan, _selection) if schedule.selects else "nothing to select",
         "noise scale": f"{_range(scales)} per cell of a count" if scales else "nothing is measured in rounds",
@@ -251,6 +252,12 @@ def _certificate(schedule: Schedule, queries: int) -> str:
     if not schedule.of("certify"):
         return "none"
     return f"{_percent(schedule, schedule.share('certify'))} of the budget: how far off {queries:,} queries are"
+
+
+def _publication(condition: str) -> str:
+    return (
+        f"{condition}, decided once it is made: the budget is spent either way, and nothing published if it is not met"
+    )
 
 
 def _public(plan: Plan) -> dict[str, str]:

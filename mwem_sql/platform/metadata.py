@@ -25,7 +25,7 @@ from mwem_sql.platform.catalog import Name, Place
 from mwem_sql.platform.session import lock, transaction, use
 
 SCHEMA = "mwem"
-FORMAT = 7
+FORMAT = 8
 """The number of the schema's format, in `mwem.schema_version`. It grows with every change of the two scripts."""
 
 VERSION = next((package.version for package in distributions(name="mwem-sql")), "from source")

@@ -7,17 +7,19 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 
 from mwem_sql.accounting import draws, journal
 from mwem_sql.accounting.caps import Charge
+from mwem_sql.accounting.decisions import requests_in
 from mwem_sql.accounting.ledger import Ledger, Receipt
-from mwem_sql.errors import RELEASE, BudgetError, refuse
+from mwem_sql.errors import RELEASE, BudgetError, WithheldError, literal, refuse
 from mwem_sql.kernel.draws import Draws
 from mwem_sql.kernel.noise import Noise
 from mwem_sql.language.dialect import fold
@@ -25,6 +27,7 @@ from mwem_sql.platform import calls, metadata
 from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.metadata import Row
 from mwem_sql.platform.session import Session, lock
+from mwem_sql.releases.publication import PublicationCondition
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.reuse import RequestHash
 
@@ -40,6 +43,8 @@ class Entry:
     draws: Draws
     rho: Fraction
     before: int
+    approved: bool = False
+    """Whether the curator has said that it is published whatever its condition says."""
 
     @property
     def warning(self) -> str | None:
@@ -63,7 +68,7 @@ def opened(
     workload: str,
     noise: Noise,
 ) -> Iterator[Entry]:
-    """The entry of a request, charged if it was not yet; done once the block is left, failed if by an exception.
+    """The entry of a request, charged if it was not yet; done once the block is left, or failed or withheld.
 
     `output` is the one that an unfinished entry is known by, `outputs` are all, in words.
     """
@@ -98,13 +103,18 @@ def opened(
                     draws.read(session.private.cursor(), ledger.home, receipt.entry) if unfinished is not None else []
                 )
                 store = draws.storing(session.private.cursor(), ledger.home, receipt.entry, before)
-                made = replace(made, draws=Draws(noise, before, store), before=len(before))
+                waiting = requests_in(ledger.at(session.private.cursor()).journal) if unfinished is not None else {}
+                approved = receipt.entry in waiting and waiting[receipt.entry]["state"] == "approved"
+                made = replace(made, draws=Draws(noise, before, store), before=len(before), approved=approved)
             yield made
             status, rho = "done", made.rho
             calls.stands(
                 "mwem_ledger() tells the same: the release was charged and is stored."
                 " The same call returns it at no further cost"
             )
+        except WithheldError:
+            status = "withheld"
+            raise
         finally:
             with (
                 calls.shielded(),
@@ -162,4 +172,31 @@ def charged(request: Request, outputs: str) -> str:
     return (
         f"mwem_ledger() tells the same: {spent} was charged for {outputs}, and what was measured by then is kept."
         " The same call goes on from there at no further cost"
+    )
+
+
+def withhold(request: Request, facts: Mapping[str, Any], entry: Entry, output: Name) -> str | None:
+    """Raise where a release does not meet its condition; a sentence where the curator publishes it all the same.
+
+    Privacy:
+        What is decided, and said, follows from the certificate, which was drawn with noise and paid for.
+    """
+    mean, within = facts["mean_error"], facts["mean_error_within"]
+    if request.publish_if is None or PublicationCondition.parse(request.publish_if).holds(mean, within):
+        return None
+    figures = "there is no certificate"
+    if mean is not None:
+        figures = f"mean_share is {min(1.0, mean + within):.3g} (mean_error {mean:.3g}, within {within:.3g})"
+    if entry.approved:
+        return f"publish_if ({request.publish_if!r}) is not met, and the curator published it all the same: {figures}"
+    spent = f"epsilon {float(request.budget.epsilon):g} is spent, and to call it again costs nothing and says the same"
+    word = f"CALL mwem_approve({literal(entry.receipt.entry)})"
+    cure = f"ask for more epsilon, or for less; or the curator lets that call publish it: {word}"
+    if request.seed is not None:
+        spent, cure = "nothing is spent by a call with a seed", "leave publish_if out, or ask for more epsilon"
+    raise refuse(
+        WithheldError,
+        RELEASE,
+        f"output ({output}) is not published: {figures}, so that publish_if ({request.publish_if!r}) is not met",
+        f"{cure}. {spent[0].upper()}{spent[1:]}",
     )

@@ -146,7 +146,20 @@ def make_plan(session: Session, request: Request, release: Stored | None = None)
         draft = draft._replace(idle=())
     check_possible(request, draft.idle)
     ledger = ledger_beside(session, relation, RELEASE) if release is None else None
-    return _plan(session, request, Subject(relation=relation, unit=_unit(request, relation)), draft, ledger)
+    plan = _plan(session, request, Subject(relation=relation, unit=_unit(request, relation)), draft, ledger)
+    _check_publication(request, plan)
+    return plan
+
+
+def _check_publication(request: Request, plan: Plan) -> None:
+    """Refuse a condition on a certificate that there will not be."""
+    if request.publish_if is None or (plan.schedule.of("certify") and plan.problem.certified):
+        return
+    what = f"publish_if ({request.publish_if!r}) is decided on the certificate, and this release has none"
+    hint = "give it a share of the budget: certify := 0.02"
+    if plan.schedule.of("certify"):
+        hint = "ask at least one query of fewer cells: none of these can be certified"
+    raise refuse(OptionError, RELEASE, what, hint)
 
 
 def with_values(session: Session, request: Request, plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:

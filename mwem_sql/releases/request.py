@@ -15,6 +15,7 @@ from typing import Any
 from mwem_sql.compile.build import MAX_CELLS
 from mwem_sql.errors import RELEASE, OptionError, did_you_mean, refuse
 from mwem_sql.kernel.budget import Budget
+from mwem_sql.releases.publication import PublicationCondition
 from mwem_sql.workload import Workload
 
 MAX_ROWS = 10**9
@@ -98,6 +99,13 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
     return read
 
 
+def _condition(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        what = f"{name} ({value!r}) must be a condition in SQL, as text"
+        raise refuse(OptionError, RELEASE, what, "write publish_if := 'mean_share < 0.1', or leave it out")
+    return PublicationCondition.parse(value.strip()).text
+
+
 def _option(default: object, read: Callable[[str, object], object]) -> Any:
     """A field that a call may set: `read` checks the name and value that it was given."""
     return field(default=default, metadata={"read": read})
@@ -138,6 +146,7 @@ class Request:
     certify: float | None = _option(
         None, _real(0, 0.5, "a share of the budget from 0 to 0.5", "for the default, or give 0 to spend nothing on it")
     )
+    publish_if: str | None = _option(None, _condition)
     version: str | None = _option(None, _text)
     seed: int | None = _option(None, _whole(0, 2**53))
 

@@ -28,7 +28,14 @@ from mwem_sql.algebra.linear import Block, LinearQuery
 from mwem_sql.boundary import relations
 from mwem_sql.compile.compiled import Compiled
 from mwem_sql.domains.classes import Classes
-from mwem_sql.errors import RELEASE, DomainError, OptionError, OutputError, WorkloadError, refuse
+from mwem_sql.errors import (
+    RELEASE,
+    DomainError,
+    OptionError,
+    OutputError,
+    WorkloadError,
+    refuse,
+)
 from mwem_sql.judge import certificate
 from mwem_sql.kernel.accountant import Accountant
 from mwem_sql.kernel.draws import Draws
@@ -44,6 +51,7 @@ from mwem_sql.platform.catalog import Name
 from mwem_sql.platform.session import Session
 from mwem_sql.releases import entries, grid, reuse, store, summary
 from mwem_sql.releases.discovery import MOST_VALUES, discover, most_frequent, warning_of
+from mwem_sql.releases.entries import Entry
 from mwem_sql.releases.plan import Plan, make_plan, with_values
 from mwem_sql.releases.request import Request
 from mwem_sql.releases.rows import row_rules
@@ -68,24 +76,13 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             reuse.restore_table(session, request, output)
             seconds, warnings = time.monotonic() - started, [summary.rows_used_warning(facts)]
             return output, summary.row(output, facts, seconds, warnings, reused=True)
-        announce(request.table, "planning")
-        plan = make_plan(session, request)
-        databases = catalog.databases(con)
-        if databases[output.database].read_only:
-            what = f"output ({output}) is in a database that cannot be written"
-            hint = "give output := 'database.schema.table' in a writable one, or USE one"
-            raise refuse(OutputError, RELEASE, what, hint)
-        ledger = plan.ledger
-        assert ledger is not None  # the plan is of the table itself
-        check_writable(session, ledger, databases, RELEASE)
-        reuse.check_replaceable(con, [output], request.version)
-        reuse.check_theirs(session, ledger, [output])
+        plan, ledger = planned(con, session, request, output)
         discovery = plan.discovery
         with entries.opened(
             session,
             request,
             ledger,
-            _charge(request, plan),
+            charge_of(request, plan),
             fingerprint,
             output=output,
             outputs=str(output),
@@ -99,7 +96,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
                 request,
                 plan,
                 check,
-                entry.draws,
+                entry,
                 output=output,
                 marks={"entry": entry.receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content},
             )
@@ -110,6 +107,7 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
             plan.extent.warning,
             missing,
             entry.warning,
+            facts["waived"],
             *facts["beyond"],
             summary.rows_used_warning(facts),
             uncapped(request, ledger, entry.receipt),
@@ -117,12 +115,29 @@ def run_release(session: Session, request: Request) -> tuple[Name, dict[str, Any
         return output, summary.row(output, facts, time.monotonic() - started, warnings, reused=False)
 
 
+def planned(con: duckdb.DuckDBPyConnection, session: Session, request: Request, output: Name) -> tuple[Plan, Ledger]:
+    """The plan of a release that is not stored yet, and the ledger to debit; all is refused here but by caps."""
+    announce(request.table, "planning")
+    plan = make_plan(session, request)
+    databases = catalog.databases(con)
+    if databases[output.database].read_only:
+        what = f"output ({output}) is in a database that cannot be written"
+        hint = "give output := 'database.schema.table' in a writable one, or USE one"
+        raise refuse(OutputError, RELEASE, what, hint)
+    ledger = plan.ledger
+    assert ledger is not None  # the plan is of the table itself
+    check_writable(session, ledger, databases, RELEASE)
+    reuse.check_replaceable(con, [output], request.version)
+    reuse.check_theirs(session, ledger, [output])
+    return plan, ledger
+
+
 def noise_of(request: Request) -> Noise:
     """What noise is drawn from: OpenDP's, or what a seed repeats."""
     return OpenDPNoise() if request.seed is None else SeededNoise(request.seed)
 
 
-def _charge(request: Request, plan: Plan) -> Charge:
+def charge_of(request: Request, plan: Plan) -> Charge:
     """What a release takes; its unit by the protected table's own name for it, if it has one, or by its table's."""
     if plan.relation.unit is not None:
         charge = Charge.of(plan.schedule.composition, plan.relation.unit.table.table, None)
@@ -185,12 +200,13 @@ def _run_and_store(
     request: Request,
     plan: Plan,
     check: execution.Check,
-    draws: Draws,
+    entry: Entry,
     *,
     output: Name,
     marks: Mapping[str, str],
 ) -> dict[str, Any]:
-    made = made_of(request, plan, _run(session, request, plan, check, draws), marks)
+    made = made_of(request, plan, _run(session, request, plan, check, entry.draws), marks)
+    waived = entries.withhold(request, made.facts, entry, output)
     announce(request.table, "rows")
     generator = np.random.default_rng(request.seed)
     rules = row_rules(plan.compiled.published, session.settings)
@@ -198,7 +214,7 @@ def _run_and_store(
     (release,) = store_all(
         session, [store.Content(facts=made.facts, rows=columns, tables=made.tables, off=made.off, name=output)]
     )
-    return made.facts | {"release": release, "beyond": made.off, "rho": made.rho}
+    return made.facts | {"release": release, "beyond": made.off, "rho": made.rho, "waived": waived}
 
 
 def store_all(session: Session, contents: Sequence[store.Content]) -> list[int]:

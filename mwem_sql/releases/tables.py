@@ -99,24 +99,18 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
     with ExitStack() as locks:
         for output in sorted(set(outputs), key=str):  # one that is named twice is refused below
             locks.enter_context(reuse.output_lock(con, output))
-        fingerprint = _fingerprint(con, session, request, named)
-        stored = _stored(con, request, outputs, fingerprint)
+        fingerprint = fingerprint_of_tables(con, session, request, named)
+        stored = stored_tables(con, request, outputs, fingerprint)
         if stored is not None:
             reuse.check_seed(con, session, request.first, named[0][0])
             _restore(session, request, stored)
             seconds = time.monotonic() - started
             kept = {one.name: one.facts for one in stored}
             return Summaries.of(outputs, kept, _protects(stored), seconds, [*_kept_warnings(stored)], reused=True)
-        announce(request.first.table, "planning")
-        tree = plan_tree(session, request)
-        by_table = {tuple(private.identity): output for private, output in named}
-        ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
-        _check_writable(con, session, tree, ordered)
-        reuse.check_replaceable(con, ordered, request.first.version)
-        reuse.check_theirs(session, tree.ledger, ordered)
+        tree, ordered = planned_tables(con, session, request, named)
         text = ", ".join(map(str, ordered))
         with entries.opened(
-            session, request.first, tree.ledger, _charge(tree), fingerprint, output=ordered[-1], outputs=text,
+            session, request.first, tree.ledger, charge_of_tables(tree), fingerprint, output=ordered[-1], outputs=text,
             workload=first_query(tree.root.plan.compiled), noise=noise_of(request.first),
         ) as entry:  # fmt: skip
             marks = {"entry": entry.receipt.entry, "request": fingerprint.hash, "asked": fingerprint.content}
@@ -128,7 +122,21 @@ def run_tables(session: Session, request: TablesRequest) -> Summaries:
         return Summaries.of(outputs, facts, tree.protects, time.monotonic() - started, warnings, reused=False)
 
 
-def _fingerprint(
+def planned_tables(
+    con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, named: Sequence[tuple[Name, Name]]
+) -> tuple[TreePlan, list[Name]]:
+    """The plan of a release that is not stored yet, and its outputs, the root's first; all is refused but by caps."""
+    announce(request.first.table, "planning")
+    tree = plan_tree(session, request)
+    by_table = {tuple(private.identity): output for private, output in named}
+    ordered = [by_table[tuple(one.level.table.name.identity)] for one in tree.levels]
+    _check_writable(con, session, tree, ordered)
+    reuse.check_replaceable(con, ordered, request.first.version)
+    reuse.check_theirs(session, tree.ledger, ordered)
+    return tree, ordered
+
+
+def fingerprint_of_tables(
     con: duckdb.DuckDBPyConnection, session: Session, request: TablesRequest, named: Sequence[tuple[Name, Name]]
 ) -> RequestHash:
     """Of the request alone: of each table what a release of it alone would have, whatever order they are named in."""
@@ -158,12 +166,14 @@ def _numbers(
         return dict(sorted(most.items()))
     newest = [store.stored(con, output, facts) for output in outputs for facts in store.releases_of(con, output)[:1]]
     roots = [one.domain.table for one in newest if one.domain.link is not None and one.domain.link.parent is None]
-    root = fold(roots[0] if roots else read_levels(con, request.tables, session.place)[0].name)
+    root = fold(
+        roots[0] if roots else read_levels(session.private.cursor(), request.tables, session.private.place)[0].name
+    )
     names = [fold(catalog.split_name(text)[-1]) for text in request.tables]
     return dict.fromkeys(sorted(name for name in names if name != root), most)
 
 
-def _stored(
+def stored_tables(
     con: duckdb.DuckDBPyConnection, request: TablesRequest, outputs: Sequence[Name], fingerprint: RequestHash
 ) -> list[Stored] | None:
     """The stored releases of this very request, each after its parent; None if there are none."""
@@ -204,7 +214,7 @@ def _check_writable(con: duckdb.DuckDBPyConnection, session: Session, tree: Tree
     check_writable(session, tree.ledger, databases, RELEASE)
 
 
-def _charge(tree: TreePlan) -> Charge:
+def charge_of_tables(tree: TreePlan) -> Charge:
     """All of the budget: a unit is a row of the root, and what leads to it."""
     composition = replace(tree.root.plan.schedule.composition, limit=tree.limit)
     return Charge.of(composition, tree.root.level.base.table, None)

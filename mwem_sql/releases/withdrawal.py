@@ -22,7 +22,7 @@ def withdraw(session: Session, output: str, reason: object, function: str) -> di
     The mark is beside the release, in mwem.withdrawals, so that it goes wherever the release goes; the ledger of the
     private table notes it, too. Nothing is charged, and nothing is given back: what was published stays published.
     """
-    why = _read_reason(reason, function)
+    why = read_reason(reason, function)
     con = session.cursor()
     name, facts = store.find(con, output, session.place, function)
     if catalog.is_read_only(con, name.database):
@@ -65,7 +65,7 @@ def _noted(session: Session, entry: str, output: str, reason: str, function: str
         yield True
 
 
-def _read_reason(reason: object, function: str) -> str:
+def read_reason(reason: object, function: str) -> str:
     """Why, on one line, without a full stop at its end: what follows it in a message begins with one."""
     text = " ".join(reason.split()).rstrip(". ") if isinstance(reason, str) else ""
     most = 1000  # every refusal quotes it

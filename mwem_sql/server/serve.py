@@ -26,6 +26,7 @@ from mwem_sql.platform import catalog, seats
 from mwem_sql.platform.metadata import SCHEMA
 from mwem_sql.platform.sandbox import set_statement
 from mwem_sql.platform.session import Session, cursors, instance
+from mwem_sql.server.door import Door
 from mwem_sql.server.gate import Gate
 from mwem_sql.server.limits import ServerLimits
 from mwem_sql.server.memory import Watch
@@ -57,6 +58,7 @@ class Server:
         self._gate, self._users, self._setup, self._limits = gate, users, setup, limits
         self._memory = Watch(_bytes(limits.process_memory), gate.interrupt)
         self._is_stopped = False
+        self._door: Door | None = None
 
     @property
     def users(self) -> list[str]:
@@ -79,6 +81,8 @@ class Server:
         self._is_stopped = True
         is_done = self._gate.close(self._limits.grace_seconds)
         self._memory.close()
+        if self._door is not None:
+            self._door.close()
         with suppress(duckdb.Error):
             self.public.cursor().execute("CALL quack_stop(?)", [self.listen])
         for con in (self.public, self.private):
@@ -142,6 +146,7 @@ def serve(
         outer.close()
         inner.close()
         raise
+    server._door = Door.beside(private, inside.fresh)  # noqa: SLF001
     _log.info("server: %s serves %s", listen, public)
     return server
 

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias, TypeVar, overload
 import pyarrow as pa
 from sqlglot import exp
 
-from mwem_sql.errors import OptionError, refuse
+from mwem_sql.errors import OptionError
+from mwem_sql.errors import refuse as refused
 from mwem_sql.judge import grade
 from mwem_sql.platform import calls
 from mwem_sql.platform.catalog import Name
@@ -238,6 +239,28 @@ def ledger(con: object) -> pa.Table:
     return _table("mwem_ledger", locals())
 
 
+def request(
+    con: object, table: str | Sequence[str], workload: WorkloadLike, epsilon: object, **options: Any
+) -> pa.Table:
+    return _table("mwem_request", locals())
+
+
+def requests(con: object) -> pa.Table:
+    return _table("mwem_requests", locals())
+
+
+def approve(con: object, request: str) -> pa.Table:
+    return _table("mwem_approve", locals())
+
+
+def refuse(con: object, request: str, reason: str) -> pa.Table:
+    return _table("mwem_refuse", locals())
+
+
+def withdraw_request(con: object, request: str) -> pa.Table:
+    return _table("mwem_withdraw_request", locals())
+
+
 def policy(con: object, *, require_caps: bool | None = None) -> pa.Table:
     return _table("mwem_policy", locals())
 
@@ -324,7 +347,7 @@ def table_name(function: str, table: object) -> str | list[str] | None:
         return str(os.fspath(table))
     if not isinstance(table, str):
         what = f"table ({type(table).__name__}) must be the name of a table, or the path of a file"
-        raise refuse(OptionError, function, what, "mwem_sql.load(con, frame, 'name') copies a frame into a table")
+        raise refused(OptionError, function, what, "mwem_sql.load(con, frame, 'name') copies a frame into a table")
     return table
 
 

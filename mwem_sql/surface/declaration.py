@@ -101,7 +101,7 @@ class SqlFunction:
     """A table; a table whose columns depend on the arguments; or one value."""
     is_curators: bool = False
     """Whether a server refuses it to its analysts."""
-    module: Literal["bodies", "attachments", "counting"] = "bodies"
+    module: Literal["bodies", "attachments", "counting", "requesting"] = "bodies"
     """Of this folder, where its body is."""
 
     @cached_property
@@ -254,6 +254,9 @@ RELEASE_OPTIONS = (
                                           "it is not asked. If none is left, rounds measure again what was measured."),
     Parameter("certify", "NULL", VALUE, "The share of the budget that tells how far off the answers are in the end, 0 "
                                         "to 0.5. NULL: 0.02, or 0 if rounds or average is given."),
+    Parameter("publish_if", "NULL", VALUE, "A condition on the certificate, 'mean_share < 0.1': mean_share is the most "
+                                           "that the true mean error may be, 95 times in 100. Where it is not met, "
+                                           "the budget is spent and nothing is published. NULL: always published."),
     Parameter("version", "NULL", TEXT, "A new version makes, and charges, a new release under the same output name."),
     Parameter("seed", "NULL", VALUE, "Repeatable noise, for experiments. The release is marked private = false.",
               is_curators=True),
@@ -326,7 +329,8 @@ LEDGER = (
     ResultColumn("action", "VARCHAR", "The function: mwem_release, or one that is only noted: not private, or "
                                       "mwem_withdraw."),
     ResultColumn("private", "BOOLEAN", "false: a seed, or a function that is not private."),
-    ResultColumn("status", "VARCHAR", "done; open: running, or killed; failed. All of them count."),
+    ResultColumn("status", "VARCHAR", "done; open: running, or killed; failed; withheld: made, "
+                                      "and not published (publish_if). All of them count."),
     ResultColumn("started", "TIMESTAMP", "When."),
     ResultColumn("finished", "TIMESTAMP", "When; NULL while it is open."),
     ResultColumn("who", "VARCHAR", "The user, as the system says by the process's user id."),
@@ -344,6 +348,32 @@ LEDGER = (
     ResultColumn("partition", "VARCHAR", "For which values of the column that mwem_partition declares it "
                                          "counts; NULL: for all."),
     ResultColumn("user_name", "VARCHAR", "The user of a server that asked; NULL: it did not come by a server."),
+)
+REQUEST_ID = Parameter("request", None, VALUE, "The request, as mwem_requests() names it, as text.")
+REQUEST = (
+    ResultColumn("request", "VARCHAR", "What it is named by, for mwem_approve and the others."),
+    ResultColumn("kind", "VARCHAR", "release: it is beyond the user's caps. publish: it was made and charged, and "
+                                    "does not meet its publish_if."),
+    ResultColumn("state", "VARCHAR", "open; approved: the same call of mwem_release does it, once; used: it was done; "
+                                     "refused; withdrawn."),
+    ResultColumn("asked", "TIMESTAMP", "Since when."),
+    ResultColumn("user_name", "VARCHAR", "The user of a server who asks; NULL: it did not come by a server."),
+    ResultColumn("database_name", "VARCHAR", "Where the private table is."),
+    ResultColumn("schema_name", "VARCHAR", "Its schema."),
+    ResultColumn("table_name", "VARCHAR", "Its name."),
+    ResultColumn("output", "VARCHAR", "What would be written."),
+    ResultColumn("epsilon", "DOUBLE", "The price."),
+    ResultColumn("delta", "DOUBLE", "The price."),
+    ResultColumn("unit", "VARCHAR", "Whose rows would be protected together; NULL: each row by itself."),
+    ResultColumn("rows_per_unit", "INTEGER", "How many rows of one unit would count."),
+    ResultColumn("version", "VARCHAR", "The version that is asked for; NULL without one."),
+    ResultColumn("workload", "VARCHAR", "What is asked: its first query, and how many more there are. mwem.requests "
+                                        "has all of it."),
+    ResultColumn("decided", "TIMESTAMP", "When it was approved, refused or withdrawn; NULL: it was not."),
+    ResultColumn("reason", "VARCHAR", "Why it was refused; NULL for all else."),
+    ResultColumn("used_by", "VARCHAR", "The entry of the ledger that it was used by; NULL: it was not."),
+    ResultColumn("plan", "VARCHAR[]", "What would run, as mwem_plan said when it was asked; NULL: it is gone."),
+    ResultColumn("intact", "BOOLEAN", "false: somebody changed the journal by hand."),
 )
 RULE = (
     ResultColumn("rule", "VARCHAR", "A condition that no row makes false, or what a column is computed by."),

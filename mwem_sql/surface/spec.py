@@ -10,6 +10,7 @@ from mwem_sql.judge import grade
 from mwem_sql.releases.columns import OF_ITS_TYPE, QUANTILE, SUMMARY_TYPES
 from mwem_sql.surface import declaration as shared
 from mwem_sql.surface.declaration import JSON, TEXT, VALUE, Parameter, ResultColumn, SqlFunction, columns_of
+from mwem_sql.surface.spec_counting import COUNTING
 
 # fmt: off
 _DECLARATIONS = (
@@ -354,73 +355,7 @@ _DECLARATIONS = (
             ResultColumn("note", "VARCHAR", "Why there is no true answer, or what it is about."),
         ),
     ),
-    SqlFunction(
-        name="mwem_budget", module="counting", is_curators=True, section="Keep count", cost="nothing",
-        purpose="Sets the cap on what all releases of a table may spend together, how they are counted, and for whom.",
-        example="CALL mwem_budget('adult', 3.0)  ->  main, adult, 3.0, 0.0, 0.5, 0.0, 2.5, NULL, 1",
-        parameters=(
-            shared.TABLE,
-            *shared.CAP,
-        ),
-        columns=shared.BUDGET,
-    ),
-    SqlFunction(
-        name="mwem_partition", module="counting", is_curators=True, section="Keep count", cost="nothing",
-        purpose="Declares a column whose value never changes in a row, as a month: from then on releases of views that "
-                "say WHERE month = '2025-01' and WHERE month = '2025-02' cost the larger of the two, not both "
-                "together. Called again, it shows what is left for each month.",
-        example="CALL mwem_partition('visit', 'month')  ->  main, visit, month, 2025-01, 1.0, 2.0; main, visit, "
-                "month, NULL, 0.0, 3.0",
-        parameters=(
-            shared.TABLE,
-            Parameter("by", None, VALUE, "A column of the table itself. Your word that no row's value in it ever "
-                                         "changes, which nobody can check; it goes into the journal. What was charged "
-                                         "before counts for all values. NULL takes it back: all charges add up."),
-        ),
-        columns=(
-            ResultColumn("schema_name", "VARCHAR", "The table's schema."),
-            ResultColumn("table_name", "VARCHAR", "The table."),
-            ResultColumn("partition_by", "VARCHAR", "The column; NULL: none."),
-            ResultColumn("partition", "VARCHAR", "A value that has charges of its own, or values that have the same; "
-                                                 "NULL: all other values, as next month's."),
-            ResultColumn("epsilon_spent", "DOUBLE", "What is spent on rows with it, as the cap counts."),
-            ResultColumn("epsilon_left", "DOUBLE", "What the cap leaves for releases of such rows alone; NULL without "
-                                                   "a cap."),
-        ),
-    ),
-    SqlFunction(
-        name="mwem_ledger", module="counting", section="Keep count", cost="nothing",
-        purpose="What was spent, by whom, when, on what, and what is left, over all attached databases.",
-        example="FROM mwem_ledger()  ->  census, main, adult, census.main.adult_synthetic, 0.5, ...",
-        columns=shared.LEDGER,
-    ),
-    SqlFunction(
-        name="mwem_policy", module="counting", is_curators=True, section="Keep count", cost="nothing",
-        purpose="Whether every private table of the current database needs a cap before it is released; shows it, or "
-                "sets it.",
-        example="CALL mwem_policy(require_caps := true)  ->  census, true",
-        parameters=(Parameter("require_caps", "NULL", VALUE, "true or false sets it. NULL only shows it."),),
-        columns=(
-            ResultColumn("database_name", "VARCHAR", "The current database."),
-            ResultColumn("require_caps", "BOOLEAN", "Whether every private table in it needs a cap before it is "
-                                                    "released."),
-        ),
-    ),
-    SqlFunction(
-        name="mwem_public", module="counting", is_curators=True, section="Keep count",
-        cost="nothing; the ledger notes it",
-        purpose="The curator's word that all rows of a table are public, so that private views may join it along its "
-                "key. Never for a table that was charged or capped.",
-        example="CALL mwem_public('icd_codes')  ->  census, main, icd_codes, true",
-        parameters=(Parameter("public_table", None, TEXT, "The table. It must have a PRIMARY KEY or UNIQUE constraint "
-                                                          "to be joined."),),
-        columns=(
-            ResultColumn("database_name", "VARCHAR", "The table's database."),
-            ResultColumn("schema_name", "VARCHAR", "Its schema."),
-            ResultColumn("table_name", "VARCHAR", "Its name."),
-            ResultColumn("public", "BOOLEAN", "true: it is public from now on."),
-        ),
-    ),
+    *COUNTING,
     SqlFunction(
         name="mwem_attach", is_curators=True, module="attachments", section="Other engines",
         cost="nothing; the ledger of its tables is in the database that `ledger` names",

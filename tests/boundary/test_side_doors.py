@@ -148,12 +148,14 @@ def test_nothing_is_left_behind(private: Connection) -> None:
         "measurements",
         "people_synthetic",
         "releases",
+        "requests",
         "schema_version",
         "withdrawals",
         "workloads",
     }
     assert {name for _, _, name in after} == names
     assert private.execute("FROM mwem.draws").fetchall() == []
+    assert private.execute("FROM mwem.requests").fetchall() == []
     assert private.execute("SELECT count(*) FROM duckdb_temporary_files()").fetchall() == [(0,)]
     views = private.execute("SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1")
     assert views.fetchall() == [("mwem.budgets",), ("mwem.ledger",)]

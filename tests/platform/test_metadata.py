@@ -89,7 +89,7 @@ OLDER = {
     "2": ("releases", ("CREATE TABLE old.mwem.schema_version AS SELECT unnest([1, 2]) AS version; CREATE TABLE "
                       "old.mwem.releases AS SELECT 'people' AS table_name, 0.5 AS epsilon")),
     "none": ("ledger", "CREATE TABLE old.mwem.ledger AS SELECT 'people' AS table_name, 0.5 AS epsilon"),
-    "8": ("journal", ("CREATE TABLE old.mwem.schema_version AS SELECT 8 AS version; CREATE TABLE old.mwem.journal AS "
+    "9": ("journal", ("CREATE TABLE old.mwem.schema_version AS SELECT 9 AS version; CREATE TABLE old.mwem.journal AS "
                      "SELECT 'people' AS table_name, 0.5 AS epsilon; CREATE VIEW old.mwem.ledger AS FROM "
                      "old.mwem.journal")),
 }  # fmt: skip
@@ -111,7 +111,7 @@ def test_another_format_is_refused_and_can_be_exported(
         with pytest.raises(
             duckdb.Error,
             match=rf"mwem: the schema mwem of database \(old\) has format {number}, and this version of mwem_sql "
-            rf"reads and writes format 7 only\. Hint: COPY",
+            rf"reads and writes format 8 only\. Hint: COPY",
         ) as refused:
             con.execute(call)
     command = re.search(r"Hint: (COPY .*?) exports", str(refused.value))

@@ -33,7 +33,12 @@ MAKERS = {"mwem_sql/scan/execution.py", "mwem_sql/kernel/kernel.py"}
 HOLDERS = {"mwem_sql/releases/run.py", "mwem_sql/explain/compare.py"}
 TESTED_ELSEWHERE = {
     "mwem_sql/accounting/policy.py": "accounting/test_windows.py",
+    "mwem_sql/accounting/decisions.py": "server/test_requests.py",
+    "mwem_sql/accounting/requests.py": "server/test_requests.py",
     "mwem_sql/accounting/subjects.py": "server/test_gate.py",
+    "mwem_sql/releases/asking.py": "server/test_requests.py",
+    "mwem_sql/surface/requesting.py": "server/test_requests.py",
+    "mwem_sql/surface/spec_counting.py": "surface/test_spec.py",
     "mwem_sql/surface/counting.py": "accounting/test_windows.py",
     "mwem_sql/boundary/sources.py": "engines/test_postgresql.py",
     "mwem_sql/scan/dialects/dialect.py": "scan/test_dialects.py",

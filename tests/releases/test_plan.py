@@ -153,7 +153,7 @@ def test_what_only_python_can_get_wrong(con: Connection) -> None:
             {"roundz": 3},
             (
                 "option roundz is unknown. Hint: did you mean rounds? the options are average, certify, delta, domain, "
-                "fit, known, max_cells, output, rounds,"
+                "fit, known, max_cells, output, publish_if, rounds,"
             ),
         ),
         (OptionError, ONE, {"epsilon": [1]}, "epsilon ([1]) must be a positive finite number"),

@@ -89,7 +89,7 @@ def test_an_unknown_option_lists_the_known() -> None:
     with pytest.raises(
         OptionError,
         match=r"option round is unknown\. Hint: did you mean rounds\? the options are average, certify, delta, domain, "
-        r"fit, known, max_cells, output, rounds, rows, ",
+        r"fit, known, max_cells, output, publish_if, rounds, rows, ",
     ):
         parse(round=3)
 

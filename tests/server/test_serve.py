@@ -114,6 +114,43 @@ def test_a_users_cap_holds_beside_the_tables(served: Served) -> None:
     served.query("anna", "CALL mwem_release('census', w, 0.5, output := 'more')")
 
 
+def test_a_release_beyond_the_allowance_is_asked_for_and_approved_while_it_runs(served: Served) -> None:
+    served.ask("bert", "CREATE TABLE curator.w AS SELECT ['sex'] AS group_by")
+    arguments = "('census', w, 2.5)"
+    with pytest.raises(RefusedError, match=r"does not fit the cap on all tables for bert.*CALL mwem_request"):
+        served.query("bert", f"CALL mwem_release{arguments}")
+    assert served.curator() == []
+    (asked,) = served.query("bert", f"CALL mwem_request{arguments}")
+    (waiting,) = served.curator()
+    assert (waiting["user_name"], waiting["epsilon"], waiting["state"]) == ("bert", "2.5", "open")
+    approve = f"CALL mwem_approve('{asked['request']}')"
+    for user in ("bert", "anna"):
+        with pytest.raises(RefusedError, match="mwem_approve is the curator's alone"):
+            served.query(user, approve)
+    assert served.query("anna", "FROM mwem_requests()") == []
+    assert served.curator("-c", approve)[0]["state"] == "approved"
+    (made,) = served.query("bert", f"CALL mwem_release{arguments}")
+    assert (made["epsilon"], made["reused"]) == (2.5, False)
+    assert served.query("bert", "SELECT state FROM mwem_requests()") == [{"state": "used"}]
+    # What is not good enough is published nowhere until the curator says so.
+    poor = "CALL mwem_release('census', w, 0.001, output := 'poor', publish_if := 'mean_share < 0.01')"
+    with pytest.raises(RefusedError, match=r"output \(published.main.poor\) is not published"):
+        served.query("anna", poor)
+    with pytest.raises(RefusedError, match="poor does not exist"):
+        served.query("bert", "FROM poor")
+    (withheld,) = served.curator()
+    assert (withheld["kind"], withheld["user_name"]) == ("publish", "anna")
+    served.curator("-c", f"CALL mwem_approve('{withheld['request']}')")
+    (published,) = served.query("anna", poor)
+    assert published["reused"] is False
+    assert served.query("bert", "SELECT count(*) AS n FROM poor") == [{"n": published["rows"]}]
+    # The door stands in the curator's folder, and is gone with the server.
+    door = served.folder / "private.duckdb.curator"
+    assert door.stat().st_mode & 0o777 == 0o600
+    assert served.stop() == 0
+    assert not door.exists()
+
+
 REFUSED = {
     "FROM curator.query('CALL mwem_budget(''census'', 100)')": "mwem_budget is the curator's alone",
     "FROM curator.query('CALL mwem_release(''census'', w, 0.5, seed := 1)')": "seed (1) is the curator's alone",

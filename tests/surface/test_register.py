@@ -332,8 +332,8 @@ def test_a_file_opens_cleanly_in_plain_duckdb(tmp_path: Path, leaves: str) -> No
     assert (seen.returncode, seen.stderr) == (0, "")
     tables = (
         "main.people main.people_synthetic main.workload mwem.bounds mwem.certificates mwem.draws mwem.factors "
-        "mwem.journal mwem.journal_head mwem.measurements mwem.releases mwem.schema_version mwem.withdrawals "
-        "mwem.workloads"
+        "mwem.journal mwem.journal_head mwem.measurements mwem.releases mwem.requests mwem.schema_version "
+        "mwem.withdrawals mwem.workloads"
     )
     assert seen.stdout.splitlines() == [tables, "9", "('people', 1.0, 'done')", "True"]
 
