@@ -77,7 +77,7 @@ def test_every_example_is_tested() -> None:
     """Here, below, or imported by one."""
     assert {path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"} == {
         *PRINTED, "anywhere.py", "people.py", "notebook.ipynb", "dbt", "requirements.txt", "README.md",
-        "mwem-sql.service",
+        "mwem-sql.service", "nginx.conf",
     }  # fmt: skip
 
 
