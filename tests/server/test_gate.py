@@ -165,6 +165,25 @@ def test_a_user_sees_their_part_of_the_ledger(make: Make) -> None:
     assert len(here.private.execute(ask).fetchall()) == 2
 
 
+def test_a_release_that_was_stopped_goes_on_for_who_paid_for_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user who asks the same pays for a release of their own."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    here = make()
+    anna, bert = here.client("anna"), here.client("bert")
+    anna.run(W)
+    with monkeypatch.context() as patch:
+        patch.setattr(Kernel, "measure", broken)
+        with pytest.raises(duckdb.Error):
+            anna.run(RELEASE)
+    assert bert.one(RELEASE)["reused"] is False
+    entries = "SELECT user_name, status FROM mwem.ledger ORDER BY started"
+    assert here.private.execute(entries).fetchall() == [("anna", "failed"), ("bert", "done")]
+    assert anna.one(RELEASE)["reused"] is True
+
+
 def test_a_token_that_was_taken_back_is_good_for_nothing(make: Make) -> None:
     here = make()
     anna, bert = here.client("anna"), here.client("bert")
