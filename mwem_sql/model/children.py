@@ -103,9 +103,9 @@ def _sum(values: Floats, axis: int, parts: Places, size: int) -> Floats:
 
 
 def _has_room(query: LinearQuery, state: State, most_cells: int) -> bool:
-    """Whether a state has room for a query, which it then makes."""
+    """Whether a state has room for a query, which it then makes. For an attribute alone there is: it is there."""
     state.refine(query)
-    has_room = state.cells_with(query.attributes) <= most_cells
+    has_room = len(query.attributes) == 1 or state.cells_with(query.attributes) <= most_cells
     if has_room:
         state.join(query.attributes)
     return has_room

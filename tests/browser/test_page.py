@@ -171,8 +171,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 mwem_sql.release(con, table, "asked", 2.0, output="seeded", rows=20, seed=1)
                 mwem_sql.report(con, "seeded", made["seeded"])
                 stored = store.load(con.cursor(), "released", Session.of(con).place, "test")
+                nothing = pa.table({"query": pa.array([], pa.int64()), "answer": pa.array([], pa.float64())})
                 made["empty"].write_text(
-                    report_page.make(stored, [], pa.table({}), None, pictures=charts.one_way(stored), ends={}), "utf-8"
+                    report_page.make(stored, [], nothing, None, pictures=charts.one_way(stored), ends={}), "utf-8"
                 )
     for name, kind_of_several in {"joined": joined, "deep": deep, "broad": broad}.items():
         with mwem_sql.connect() as con:
