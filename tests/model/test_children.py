@@ -142,7 +142,7 @@ def test_a_fit_to_messages_is_a_fit_to_both_levels(seed: int) -> None:
 def test_without_room_a_message_is_the_number_of_children() -> None:
     own, child, rows = two_levels(0)
     up = Ascent(names={"above.a": "a"}, places={"above.a": np.arange(3)}, number=NUMBER)
-    for most, cells in ((12, 3), (11, 1)):
+    for most, cells in ((12, 3), (11, 1), (1, 1)):
         state = State.unsplit({"a": np.ones(3), "n": np.ones(4)}, rows)
         Fit(state).fit(own)
         (message,) = up.targets([child], state, most)
