@@ -66,11 +66,13 @@ def released(con: duckdb.DuckDBPyConnection, *tables: str, epsilon: float = 1, *
 
 def test_tables_that_join(con: duckdb.DuckDBPyConnection) -> None:
     released(con, epsilon=10**6)
-    rows = con.execute(
+    ((rows, same, visits, of_women),) = con.execute(
         """SELECT count(*), count_if(strong = (kind = 'a')), count(DISTINCT vid), count_if(kind = 'a' AND sex = 'F')
            FROM drug_synthetic JOIN visit_synthetic USING (vid) JOIN person_synthetic USING (nr, site)"""
     ).fetchall()
-    assert rows == [(1800, 1800, 1200, 1200)]
+    assert rows == same
+    # How many rows lead to a row, in all and by its columns, is fitted to a thousandth, and rows are whole.
+    assert (rows, visits, of_women) == pytest.approx((1800, 1200, 1200), rel=0.005)
     keys = con.execute(
         """SELECT table_name, constraint_type, constraint_column_names FROM duckdb_constraints()
            WHERE table_name LIKE '%synthetic' AND constraint_type <> 'NOT NULL' ORDER BY ALL"""
